@@ -18,6 +18,7 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/locks"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // ttl is every lock's, ours and theirs: long enough that none runs out here.
@@ -70,7 +71,7 @@ func subjects(s *server) []subject {
 }
 
 // best is the best lock of a family that the server has; "" if it has none.
-func best(s *server, family string) (name string, a compat.Algorithm) {
+func best(s *server, family string) (name string, a protocol.Algorithm) {
 	p := pool(new(meter), s.address)
 	defer p.Close()
 	for _, l := range locks.Named(family) {
@@ -107,7 +108,7 @@ func pings(s *server) func(*meter) (*client, error) {
 	}
 }
 
-func ours(s *server, a compat.Algorithm, o compat.Options) func(*meter) (*client, error) {
+func ours(s *server, a protocol.Algorithm, o compat.Options) func(*meter) (*client, error) {
 	return func(m *meter) (*client, error) {
 		p := pool(m, s.address)
 		k := compat.New(p, a, o)

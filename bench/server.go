@@ -15,10 +15,11 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/auto"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // prefix begins all keys.
-var prefix = "setnxlock:bench:" + compat.NewToken()[:8] + ":"
+var prefix = "setnxlock:bench:" + protocol.NewToken()[:8] + ":"
 
 // A server is one that all locks are measured on.
 type server struct {

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // A workload is what each lock must do.
@@ -128,7 +128,7 @@ func (t *trial) turn(ctx context.Context) (figures, error) {
 	}
 	workers := make([]worker, t.goroutines)
 	var group sync.WaitGroup
-	keys := prefix + compat.NewToken()[:8] // of this turn: a lock that a library leaves behind is in nobody's way
+	keys := prefix + protocol.NewToken()[:8] // of this turn: a lock that a library leaves behind is in nobody's way
 	for i := range workers {
 		key := fmt.Sprintf("%s:%d", keys, i%t.keys)
 		group.Go(func() { workers[i].work(work, u, i, key) })

@@ -10,6 +10,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -36,7 +37,7 @@ func pair(b *testing.B, acquire func(context.Context, string, time.Duration) (*c
 
 var benchmarked = []struct {
 	name string
-	a    compat.Algorithm
+	a    protocol.Algorithm
 	o    compat.Options
 }{
 	{"getset:classic", getsetlock.Classic{}, compat.Options{}},

@@ -17,6 +17,7 @@ import (
 	slots "github.com/setnxlock/setnxlock/compat/internal/slot"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -30,11 +31,11 @@ func TestRounding(t *testing.T) {
 		{999 * time.Millisecond, 0, 999}, {time.Second, 1, 1000}, {time.Second + 1, 2, 1001},
 		{1500 * time.Millisecond, 2, 1500}, {time.Minute, 60, 60000},
 	} {
-		s, err := compat.Whole(c.ttl, time.Second)
+		s, err := protocol.Whole(c.ttl, time.Second)
 		if s != c.seconds || (c.seconds == 0) != errors.Is(err, compat.ErrInvalid) {
 			t.Errorf("%v in seconds: %d, %v; want %d", c.ttl, s, err, c.seconds)
 		}
-		ms, err := compat.Whole(c.ttl, time.Millisecond)
+		ms, err := protocol.Whole(c.ttl, time.Millisecond)
 		if ms != c.msec || (c.msec == 0) != errors.Is(err, compat.ErrInvalid) {
 			t.Errorf("%v in milliseconds: %d, %v; want %d", c.ttl, ms, err, c.msec)
 		}
@@ -45,7 +46,7 @@ func TestRounding(t *testing.T) {
 func TestInvalid(t *testing.T) {
 	w := newWorld(t, "2.4")
 	for _, c := range []struct {
-		a   compat.Algorithm
+		a   protocol.Algorithm
 		key string
 		ttl time.Duration
 	}{
@@ -92,7 +93,7 @@ func TestAuxiliaryKeysShareTheSlot(t *testing.T) {
 		if got, want := slots.Of(key), slot(key); got != want {
 			t.Errorf("Slot(%q) is %d, the server says %d", key, got, want)
 		}
-		aux := compat.Aux(key, "fence")
+		aux := protocol.Aux(key, "fence")
 		if slot(aux) != slot(key) {
 			t.Errorf("%q and its fence %q are in slots %d and %d", key, aux, slot(key), slot(aux))
 		}
@@ -102,7 +103,7 @@ func TestAuxiliaryKeysShareTheSlot(t *testing.T) {
 		if want != "" && aux != want {
 			t.Errorf("the fence of %q is %q, want %q", key, aux, want)
 		}
-		if other := compat.Aux(key, "tmp"); other == aux {
+		if other := protocol.Aux(key, "tmp"); other == aux {
 			t.Errorf("two auxiliary keys of %q share the name %q", key, aux)
 		}
 	}
@@ -140,7 +141,7 @@ func TestObserver(t *testing.T) {
 	if got := strings.Join(seen, " "); got != "attempt acquired attempt refused extended released attempt acquired lost" {
 		t.Errorf("seen: %s", got)
 	}
-	if e := events[1]; e.Lease.How != compat.Free || e.Lease.Fence != 1 || e.Tries != 1 {
+	if e := events[1]; e.Lease.How != protocol.Free || e.Lease.Fence != 1 || e.Tries != 1 {
 		t.Errorf("acquired: %+v", e)
 	}
 	if e := events[5]; e.Took != time.Second {
@@ -172,7 +173,7 @@ level=INFO msg="lock released" key=p:k took=0s
 
 // Nothing renews after a release, however the two meet.
 func TestNoRenewalAfterRelease(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
+	everywhere(t, func(t *testing.T, w *world, a protocol.Algorithm) {
 		net := new(faulty.Network)
 		k := compat.NewOn(w.through(net), a, compat.Options{Clock: w.clock, Renew: true})
 		l := try(t, k, "k")
@@ -252,14 +253,14 @@ func TestFailedRenewalIsTriedSooner(t *testing.T) {
 
 // A lock extended to a longer ttl outlives its first end.
 func TestExtendSetsDoesNotAdd(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
+	everywhere(t, func(t *testing.T, w *world, a protocol.Algorithm) {
 		k, _ := w.client(a)
 		l := try(t, k, "k")
 		for _, d := range []time.Duration{time.Minute, 5 * time.Second, 20 * time.Second} {
 			if err := l.Extend(background, d); err != nil {
 				t.Fatal(err)
 			}
-			if got := l.Until(); !got.Equal(compat.Until(w.clock.Now(), d)) {
+			if got := l.Until(); !got.Equal(protocol.Until(w.clock.Now(), d)) {
 				t.Errorf("extended to %v: until %v", d, got)
 			}
 		}

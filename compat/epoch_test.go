@@ -18,6 +18,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -264,10 +265,10 @@ type slowCheck struct {
 	n    atomic.Int32
 }
 
-func (a *slowCheck) Traits() compat.Traits {
+func (a *slowCheck) Traits() protocol.Traits {
 	traits := a.Renamed.Traits()
 	check := traits.Check
-	traits.Check = func(c *compat.Conn, key string) error {
+	traits.Check = func(c *protocol.Conn, key string) error {
 		if a.n.Add(1) == 1 && a.hang {
 			time.Sleep(150 * time.Millisecond)
 			return context.DeadlineExceeded

@@ -11,6 +11,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -18,7 +19,7 @@ import (
 // A holder that dies is taken over as soon as its lease has ended on the
 // server, and not before (getset/crash-holding).
 func TestCrashWhileHolding(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
+	everywhere(t, func(t *testing.T, w *world, a protocol.Algorithm) {
 		dead, _ := w.client(a)
 		try(t, dead, "k")
 
@@ -65,7 +66,7 @@ func TestWaiterWakesWhenTheLeaseEnds(t *testing.T) {
 // of the first. Whatever the order, one of them wins, and under WATCH the
 // key says which (getset/double-takeover, getset/loser-overwrites).
 func TestTwoTakersOfOneDeadLease(t *testing.T) {
-	for name, a := range map[string]compat.Algorithm{"classic": getsetlock.Classic{}, "guarded": getsetlock.Guarded{}} {
+	for name, a := range map[string]protocol.Algorithm{"classic": getsetlock.Classic{}, "guarded": getsetlock.Guarded{}} {
 		t.Run(name, func(t *testing.T) {
 			for n := 1; n <= 8; n++ {
 				w := newWorld(t, "2.4")
@@ -106,7 +107,7 @@ func TestTwoTakersOfOneDeadLease(t *testing.T) {
 // can't tell its own lock from another's: it gets ErrLost, and removes
 // nothing. Under WATCH the loser writes nothing (getset/loser-overwrites).
 func TestLoserOverwrites(t *testing.T) {
-	for name, a := range map[string]compat.Algorithm{"classic": getsetlock.Classic{}, "guarded": getsetlock.Guarded{}} {
+	for name, a := range map[string]protocol.Algorithm{"classic": getsetlock.Classic{}, "guarded": getsetlock.Guarded{}} {
 		w := newWorld(t, "2.4")
 		dead, _ := w.client(a)
 		try(t, dead, "k")
@@ -134,7 +135,7 @@ func TestLoserOverwrites(t *testing.T) {
 // it: two hold. That is in the published algorithm itself; under WATCH the
 // same delay changes nothing (getset/stale-getset-sets-back).
 func TestStaleGetsetSetsBack(t *testing.T) {
-	for name, a := range map[string]compat.Algorithm{"classic": getsetlock.Classic{}, "guarded": getsetlock.Guarded{}} {
+	for name, a := range map[string]protocol.Algorithm{"classic": getsetlock.Classic{}, "guarded": getsetlock.Guarded{}} {
 		w := newWorld(t, "2.4")
 		dead, _ := w.client(a)
 		try(t, dead, "k")
@@ -165,7 +166,7 @@ func TestStaleGetsetSetsBack(t *testing.T) {
 // A release that comes after the lease has ended and another has taken the lock
 // removes nothing (any/release-after-expiry).
 func TestReleaseAfterExpiry(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
+	everywhere(t, func(t *testing.T, w *world, a protocol.Algorithm) {
 		slow, _ := w.client(a)
 		next, _ := w.client(a)
 		late := try(t, slow, "k")
@@ -200,7 +201,7 @@ func TestClassicDoesNotReleaseLate(t *testing.T) {
 // the context has ended before the lease did, and the renewal does not touch
 // the lock of the client that came after it (any/renew-after-loss).
 func TestRenewalAcrossAPause(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
+	everywhere(t, func(t *testing.T, w *world, a protocol.Algorithm) {
 		k, net := w.client(a)
 		other, _ := w.client(a)
 		resume := make(chan struct{})
@@ -233,7 +234,7 @@ func TestRenewalAcrossAPause(t *testing.T) {
 
 // A renewed lock whose server is gone ends its context before the lease does.
 func TestServerGone(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
+	everywhere(t, func(t *testing.T, w *world, a protocol.Algorithm) {
 		k, net := w.client(a)
 		err := k.Do(background, "k", ttl, func(ctx context.Context) error {
 			w.clock.Add(ttl / 6)
@@ -274,7 +275,7 @@ func TestCrashBeforeExpire(t *testing.T) {
 // The other variants never leave such a key: whatever request is lost, the key
 // has a TTL.
 func TestCrashSafeVariants(t *testing.T) {
-	for name, a := range map[string]compat.Algorithm{"guarded": txlock.Guarded{}, "renamed": txlock.Renamed{}} {
+	for name, a := range map[string]protocol.Algorithm{"guarded": txlock.Guarded{}, "renamed": txlock.Renamed{}} {
 		for n := 1; n <= 6; n++ {
 			w := newWorld(t, "2.4")
 			k, net := w.client(a)
@@ -345,7 +346,7 @@ func TestTimestampsAreNeverRepaired(t *testing.T) {
 // A context that ends after any command of a wait: Lock returns its error, and
 // nothing is left behind.
 func TestCancelledAtEachPoint(t *testing.T) {
-	algorithms := map[string]compat.Algorithm{"getset:classic": getsetlock.Classic{}}
+	algorithms := map[string]protocol.Algorithm{"getset:classic": getsetlock.Classic{}}
 	for name, a := range safe {
 		algorithms[name] = a
 	}
@@ -381,7 +382,7 @@ func TestCancelledAtEachPoint(t *testing.T) {
 
 // A context that is cancelled during the wait ends it at once.
 func TestCancelledWhileWaiting(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
+	everywhere(t, func(t *testing.T, w *world, a protocol.Algorithm) {
 		holder, _ := w.client(a)
 		held := try(t, holder, "k")
 		k, net := w.client(a)
@@ -409,7 +410,7 @@ func TestSkewedClocks(t *testing.T) {
 	margin := getsetlock.Options{Dialect: getsetlock.Dialect{Margin: 20 * time.Second}}
 	for _, c := range []struct {
 		name  string
-		a     compat.Algorithm
+		a     protocol.Algorithm
 		skew  time.Duration
 		taken bool
 	}{
@@ -442,7 +443,7 @@ func TestSkewedClocks(t *testing.T) {
 // What a timestamp client can't read in full is held by somebody: not expired,
 // not overwritten, not given a TTL.
 func TestUnreadableIsHeld(t *testing.T) {
-	for _, a := range []compat.Algorithm{getsetlock.Classic{}, getsetlock.Guarded{}} {
+	for _, a := range []protocol.Algorithm{getsetlock.Classic{}, getsetlock.Guarded{}} {
 		w := newWorld(t, "2.4")
 		for _, v := range []string{"1", "true", "", "locked", "1330837567123", "94213c24deadbeef94213c24deadbeef", "9e99c1", "-1330837567", "+1330837567", " 1330837567", "1330837567.", "1330837567.1e9", "host:123", "NaN"} {
 			w.do("SET", "k", v)
@@ -479,7 +480,7 @@ func TestWrongType(t *testing.T) {
 // The fence comes from the transaction that takes the key; one whose reply was
 // lost is drawn anew, and still grows.
 func TestFenceOfAResolvedAcquire(t *testing.T) {
-	for _, a := range []compat.Algorithm{
+	for _, a := range []protocol.Algorithm{
 		getsetlock.Guarded{Options: getsetlock.Options{Fence: true}},
 		txlock.Classic{Options: txlock.Options{Fence: true}},
 		txlock.Guarded{Options: txlock.Options{Fence: true}},
@@ -500,10 +501,10 @@ func TestFenceOfAResolvedAcquire(t *testing.T) {
 			return faulty.Fate{}
 		})
 		l := try(t, k, "k")
-		if l.Lease().How != compat.Resolved || l.Fence() <= before.Fence() {
+		if l.Lease().How != protocol.Resolved || l.Fence() <= before.Fence() {
 			t.Errorf("%T: %s with fence %d after %d; want resolved, and greater", a, l.Lease().How, l.Fence(), before.Fence())
 		}
-		if n, _ := redis.Int64(w.do("GET", compat.Aux("k", "fence")), nil); n != l.Fence() {
+		if n, _ := redis.Int64(w.do("GET", protocol.Aux("k", "fence")), nil); n != l.Fence() {
 			t.Errorf("%T: the counter is at %d, the fence is %d", a, n, l.Fence())
 		}
 	}
@@ -525,7 +526,7 @@ func TestUnknownTakeover(t *testing.T) {
 	}
 	w.clock.Add(ttl + time.Second)
 	next, _ := w.client(getsetlock.Classic{})
-	if l := try(t, next, "k"); l.Lease().How != compat.TakenOver {
+	if l := try(t, next, "k"); l.Lease().How != protocol.TakenOver {
 		t.Errorf("obtained %s after the unknown one's time", l.Lease().How)
 	}
 }

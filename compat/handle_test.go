@@ -9,6 +9,7 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -70,7 +71,7 @@ func FuzzHandle(f *testing.F) {
 // A lock that is detached stays held, is renewed by nobody until it is
 // adopted, and then is its new holder's alone.
 func TestDetach(t *testing.T) {
-	for name, a := range map[string]compat.Algorithm{
+	for name, a := range map[string]protocol.Algorithm{
 		"tx:renamed": txlock.Renamed{Options: txlock.Options{Fence: true}}, "getset:guarded": getsetlock.Guarded{Options: getsetlock.Options{Fence: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -144,7 +145,7 @@ func TestPassedOnUnknown(t *testing.T) {
 	if <-got; err != nil {
 		t.Fatal(err)
 	}
-	passed := next.Lease().How == compat.HandedOff
+	passed := next.Lease().How == protocol.HandedOff
 	if err := k.ReleaseHandle(background, late); passed && !errors.Is(err, compat.ErrLost) {
 		t.Errorf("ReleaseHandle with the handle from before: %v, want ErrLost", err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
 	"github.com/setnxlock/setnxlock/compat/internal/queue"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // Handoff gives the lock to a new holder in this process, without releasing it on the server. The
@@ -50,7 +51,7 @@ func (l *Lock) Handoff(ctx context.Context, ttl time.Duration) (*Lock, error) {
 	} else {
 		ttl = max(ttl, next.Until.Sub(start))
 	}
-	next.How, next.Rotate = HandedOff, false
+	next.How, next.Rotate = protocol.HandedOff, false
 	l.k.see(Event{Kind: EventReleased, Key: l.lease.Key, Lease: old.Lease, Took: start.Sub(l.since)}, func() {
 		l.k.undo(ctx, newLoose(next, ttl, start), nil) //nolint:errcheck // a panic is on its way
 		l.k.queues.Gone(&l.place)
@@ -100,7 +101,7 @@ func (l *Lock) pass(ttl time.Duration, now time.Time) *loose {
 // as it was ours.
 func (k *Locker) inherit(ctx context.Context, q *queue.Queue[loose], h *loose, ttl time.Duration) error {
 	now := k.now()
-	h.lease.How = HandedOff
+	h.lease.How = protocol.HandedOff
 	if !now.Before(h.state.End()) {
 		return k.undo(ctx, h, &LostError{Key: h.lease.Key, Err: errors.New("its time was running out when it was handed off")})
 	}

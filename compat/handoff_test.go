@@ -7,6 +7,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -24,7 +25,7 @@ func TestHandedOffInVain(t *testing.T) {
 			t.Errorf("the next holders had it after %v", took)
 		}
 		h.inOrder(2)
-		if hows := h.hows(); !slices.Equal(hows, []compat.How{compat.Free, compat.Free, compat.Free}) {
+		if hows := h.hows(); !slices.Equal(hows, []protocol.How{protocol.Free, protocol.Free, protocol.Free}) {
 			t.Errorf("obtained %q", hows)
 		}
 	})
@@ -33,7 +34,7 @@ func TestHandedOffInVain(t *testing.T) {
 // One whose time runs out on its way to the next holder is not that one's, and is taken off the
 // server while the key is still there.
 func TestHandedOffTooLate(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
+	everywhere(t, func(t *testing.T, w *world, a protocol.Algorithm) {
 		h := &hall{world: w, net: new(faulty.Network)}
 		passed := false
 		h.k = compat.NewOn(w.through(h.net), a, compat.Options{Clock: w.clock, Observer: func(e compat.Event) {
@@ -55,7 +56,7 @@ func TestHandedOffTooLate(t *testing.T) {
 			t.Error("the next holder waits for the end of what it was to have")
 			w.until(done)
 		}
-		if hows := h.hows(); !slices.Equal(hows, []compat.How{compat.Free, compat.Free}) || h.saw(compat.EventRefused) {
+		if hows := h.hows(); !slices.Equal(hows, []protocol.How{protocol.Free, protocol.Free}) || h.saw(compat.EventRefused) {
 			t.Errorf("obtained %q; refused: %v", hows, h.saw(compat.EventRefused))
 		}
 	})

@@ -9,10 +9,10 @@ import (
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // eachListCAS runs f on embedded versions that have the list commands, on a real
@@ -54,13 +54,13 @@ func eachListCAS(t *testing.T, f func(t *testing.T, c redis.Conn)) {
 }
 
 // releaseByLists and replaceByLists are the two changes that ListCAS can do.
-func releaseByLists(c redis.Conn, l compat.Lease) error {
-	_, err := compat.NewConn(c).Run(compat.Change{If: compat.ListCAS, Key: l.Key, Value: l.Value})
+func releaseByLists(c redis.Conn, l protocol.Lease) error {
+	_, err := protocol.NewConn(c).Run(protocol.Change{If: protocol.ListCAS, Key: l.Key, Value: l.Value})
 	return err
 }
 
-func replaceByLists(c redis.Conn, l compat.Lease, value string) ([]any, error) {
-	return compat.NewConn(c).Run(compat.Change{If: compat.ListCAS, Key: l.Key, Value: l.Value, Do: []compat.Cmd{{"SET", l.Key, value}}})
+func replaceByLists(c redis.Conn, l protocol.Lease, value string) ([]any, error) {
+	return protocol.NewConn(c).Run(protocol.Change{If: protocol.ListCAS, Key: l.Key, Value: l.Value, Do: []protocol.Cmd{{"SET", l.Key, value}}})
 }
 
 const noMemory = redis.Error("ERR command not allowed when used memory > 'maxmemory'")
@@ -82,28 +82,28 @@ func refusing(c redis.Conn, refused *uint) redis.Conn {
 // a key may hold one of these.
 var holdings = []struct {
 	name string
-	set  []compat.Cmd
+	set  []protocol.Cmd
 	ours bool
 }{
 	{"nothing", nil, false},
-	{"ours", []compat.Cmd{{"SET", "k", "held"}}, true},
-	{"another's", []compat.Cmd{{"SET", "k", "other"}}, false},
-	{"empty", []compat.Cmd{{"SET", "k", ""}}, false},
-	{"a list", []compat.Cmd{{"RPUSH", "k", "a"}, {"RPUSH", "k", ""}}, false},
-	{"a hash", []compat.Cmd{{"HSET", "k", "held", "held"}}, false},
-	{"a set", []compat.Cmd{{"SADD", "k", "held"}}, false},
+	{"ours", []protocol.Cmd{{"SET", "k", "held"}}, true},
+	{"another's", []protocol.Cmd{{"SET", "k", "other"}}, false},
+	{"empty", []protocol.Cmd{{"SET", "k", ""}}, false},
+	{"a list", []protocol.Cmd{{"RPUSH", "k", "a"}, {"RPUSH", "k", ""}}, false},
+	{"a hash", []protocol.Cmd{{"HSET", "k", "held", "held"}}, false},
+	{"a set", []protocol.Cmd{{"SADD", "k", "held"}}, false},
 }
 
 // content is what is under a key, a word for each command that reads: one of them
 // can, where there is anything; and whether any of the others is there.
 func content(t *testing.T, c redis.Conn, key string, others ...string) (is string, left bool) {
 	t.Helper()
-	cmds := []compat.Cmd{{"GET", key}, {"LRANGE", key, 0, -1}, {"HGETALL", key}, {"SCARD", key}, {"EXISTS", key}}
+	cmds := []protocol.Cmd{{"GET", key}, {"LRANGE", key, 0, -1}, {"HGETALL", key}, {"SCARD", key}, {"EXISTS", key}}
 	reads := len(cmds)
 	for _, name := range others {
-		cmds = append(cmds, compat.Cmd{"EXISTS", name})
+		cmds = append(cmds, protocol.Cmd{"EXISTS", name})
 	}
-	replies, err := compat.NewConn(c).Pipe(cmds...)
+	replies, err := protocol.NewConn(c).Pipe(cmds...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,37 +122,37 @@ func content(t *testing.T, c redis.Conn, key string, others ...string) (is strin
 // there, or gone, or replaced, as the outcome says.
 func TestListCASSubsets(t *testing.T) {
 	eachListCAS(t, func(t *testing.T, c redis.Conn) {
-		key := "setnxlock-test:" + compat.NewToken()
-		l := compat.Lease{Key: key, Value: "held"}
+		key := "setnxlock-test:" + protocol.NewToken()
+		l := protocol.Lease{Key: key, Value: "held"}
 		names := []string{key}
 		for n := range 4 {
-			names = append(names, compat.Aux(key, "held")+"satu"[:n+1], compat.Aux(key, "next")+"wbxv"[:n+1])
+			names = append(names, protocol.Aux(key, "held")+"satu"[:n+1], protocol.Aux(key, "next")+"wbxv"[:n+1])
 		}
-		none := compat.Cmd{"DEL"}
+		none := protocol.Cmd{"DEL"}
 		for _, n := range names {
 			none = append(none, n)
 		}
 		bits := uint(0)
 		over := refusing(c, &bits)
-		put := func(set []compat.Cmd) {
+		put := func(set []protocol.Cmd) {
 			t.Helper()
-			cmds := []compat.Cmd{none}
+			cmds := []protocol.Cmd{none}
 			for _, m := range set {
 				m = slices.Clone(m)
 				m[1] = key
 				cmds = append(cmds, m)
 			}
-			if _, err := compat.NewConn(c).Pipe(cmds...); err != nil {
+			if _, err := protocol.NewConn(c).Pipe(cmds...); err != nil {
 				t.Fatal(err)
 			}
 		}
-		look := func(set ...compat.Cmd) string {
+		look := func(set ...protocol.Cmd) string {
 			t.Helper()
 			put(set)
 			is, _ := content(t, c, key)
 			return is
 		}
-		gone, next := look(), look(compat.Cmd{"SET", "k", "next"})
+		gone, next := look(), look(protocol.Cmd{"SET", "k", "next"})
 		outcomes := map[string]int{}
 		for _, h := range holdings {
 			before := look(h.set...)
@@ -174,7 +174,7 @@ func TestListCASSubsets(t *testing.T) {
 					switch {
 					case err == nil:
 						outcome = "done"
-					case errors.Is(err, compat.ErrLost):
+					case errors.Is(err, protocol.ErrLost):
 						outcome = "lost"
 					case !errors.Is(err, noMemory):
 						t.Fatalf("%s, %011b refused: %v", h.name, refused, err)
@@ -208,18 +208,18 @@ func TestListCASSubsets(t *testing.T) {
 // refused does not lead the late release of its predecessor astray, nor its own.
 func TestListCASLeftovers(t *testing.T) {
 	eachListCAS(t, func(t *testing.T, c redis.Conn) {
-		key := "setnxlock-test:" + compat.NewToken()
-		old, current := compat.Lease{Key: key, Value: "held"}, compat.Lease{Key: key, Value: "next"}
+		key := "setnxlock-test:" + protocol.NewToken()
+		old, current := protocol.Lease{Key: key, Value: "held"}, protocol.Lease{Key: key, Value: "next"}
 		for refused := range 11 {
 			c.Do("SET", key, old.Value)
 			bits := uint(1) << refused
 			if _, err := replaceByLists(refusing(c, &bits), old, current.Value); err != nil {
 				c.Do("SET", key, current.Value) // and taken by another way then
 			}
-			if err := releaseByLists(c, old); !errors.Is(err, compat.ErrLost) {
+			if err := releaseByLists(c, old); !errors.Is(err, protocol.ErrLost) {
 				t.Errorf("the predecessor's release, after command %d of the takeover was refused: %v", refused, err)
 			}
-			if _, err := replaceByLists(c, old, "another"); !errors.Is(err, compat.ErrLost) {
+			if _, err := replaceByLists(c, old, "another"); !errors.Is(err, protocol.ErrLost) {
 				t.Errorf("another takeover, after command %d was refused: %v", refused, err)
 			}
 			if v, err := redis.String(c.Do("GET", key)); v != current.Value {
@@ -232,7 +232,7 @@ func TestListCASLeftovers(t *testing.T) {
 				t.Errorf("the key is there still, after command %d was refused: %v", refused, err)
 			}
 			for n := range 4 {
-				c.Do("DEL", compat.Aux(key, current.Value)+"wbxv"[:n+1])
+				c.Do("DEL", protocol.Aux(key, current.Value)+"wbxv"[:n+1])
 			}
 		}
 	})
@@ -244,17 +244,17 @@ func TestListCASCompares(t *testing.T) {
 		"with spaces", "\x00", "\x00\x01", "tok", "tokk", "TOK", strings.Repeat("x", 1025), strings.Repeat("x", 1026), strings.Repeat("x", 70000),
 		"9223372036854775807", "9223372036854775808", "1330837567.000123456789012"}
 	eachListCAS(t, func(t *testing.T, c redis.Conn) {
-		key := "setnxlock-test:" + compat.NewToken()
+		key := "setnxlock-test:" + protocol.NewToken()
 		for _, ours := range values {
 			for _, theirs := range values {
-				l := compat.Lease{Key: key, Value: ours}
+				l := protocol.Lease{Key: key, Value: ours}
 				c.Do("SET", key, theirs)
 				_, err := replaceByLists(c, l, "next")
 				left := theirs
 				if ours == theirs {
 					left = "next"
 				}
-				if got, _ := redis.String(c.Do("GET", key)); got != left || ours == theirs && err != nil || ours != theirs && !errors.Is(err, compat.ErrLost) {
+				if got, _ := redis.String(c.Do("GET", key)); got != left || ours == theirs && err != nil || ours != theirs && !errors.Is(err, protocol.ErrLost) {
 					t.Fatalf("replace of %.20q when the key holds %.20q: %v, and left %.20q", ours, theirs, err, got)
 				}
 				c.Do("SET", key, theirs)
@@ -262,7 +262,7 @@ func TestListCASCompares(t *testing.T) {
 				if ours == theirs {
 					left = ""
 				}
-				if got, _ := redis.String(c.Do("GET", key)); got != left || ours == theirs && err != nil || ours != theirs && !errors.Is(err, compat.ErrLost) {
+				if got, _ := redis.String(c.Do("GET", key)); got != left || ours == theirs && err != nil || ours != theirs && !errors.Is(err, protocol.ErrLost) {
 					t.Fatalf("release of %.20q when the key holds %.20q: %v, and left %.20q", ours, theirs, err, got)
 				}
 			}
@@ -274,9 +274,9 @@ func TestListCASCompares(t *testing.T) {
 // TestListCASKeys: names that mean something to SORT, or are as long as it reads.
 func TestListCASKeys(t *testing.T) {
 	eachListCAS(t, func(t *testing.T, c redis.Conn) {
-		prefix := "setnxlock-test:" + compat.NewToken()
+		prefix := "setnxlock-test:" + protocol.NewToken()
 		for _, suffix := range []string{"*", "a->b", "#", "{tag}", "a}b", " and spaces", "\r\n", "\x00", strings.Repeat("k", 1024-len(prefix))} {
-			l := compat.Lease{Key: prefix + suffix, Value: "held"}
+			l := protocol.Lease{Key: prefix + suffix, Value: "held"}
 			c.Do("SET", l.Key, "held")
 			if _, err := replaceByLists(c, l, "next"); err != nil {
 				t.Errorf("replace of the key %.60q: %v", l.Key, err)
@@ -297,15 +297,15 @@ func TestListCASKeys(t *testing.T) {
 func TestListCASInvalid(t *testing.T) {
 	s := oldredis.Run(t, "2.0")
 	sent := s.Record()
-	for _, l := range []compat.Lease{{Key: "k"}, {Key: "k", Value: "k"}, {Key: strings.Repeat("k", 1025), Value: "held"}} {
-		if err := releaseByLists(s.Dial(), l); !errors.Is(err, compat.ErrInvalid) {
+	for _, l := range []protocol.Lease{{Key: "k"}, {Key: "k", Value: "k"}, {Key: strings.Repeat("k", 1025), Value: "held"}} {
+		if err := releaseByLists(s.Dial(), l); !errors.Is(err, protocol.ErrInvalid) {
 			t.Errorf("release of %.10q, %q: %v", l.Key, l.Value, err)
 		}
-		if _, err := replaceByLists(s.Dial(), l, "next"); !errors.Is(err, compat.ErrInvalid) {
+		if _, err := replaceByLists(s.Dial(), l, "next"); !errors.Is(err, protocol.ErrInvalid) {
 			t.Errorf("replace of %.10q, %q: %v", l.Key, l.Value, err)
 		}
 	}
-	if _, err := replaceByLists(s.Dial(), compat.Lease{Key: "k", Value: "held"}, ""); !errors.Is(err, compat.ErrInvalid) {
+	if _, err := replaceByLists(s.Dial(), protocol.Lease{Key: "k", Value: "held"}, ""); !errors.Is(err, protocol.ErrInvalid) {
 		t.Errorf("replace by nothing: %v", err)
 	}
 	if sent.String() != "" {
@@ -318,7 +318,7 @@ func TestListCASNothing(t *testing.T) {
 	for _, v := range oldredis.Versions()[1:] {
 		s := oldredis.Run(t, v)
 		sent := s.Record()
-		if _, err := replaceByLists(s.Dial(), compat.Lease{Key: "k", Value: "held"}, "next"); !errors.Is(err, compat.ErrLost) {
+		if _, err := replaceByLists(s.Dial(), protocol.Lease{Key: "k", Value: "held"}, "next"); !errors.Is(err, protocol.ErrLost) {
 			t.Errorf("%s: replace where there is no key: %v", v, err)
 		}
 		if n := strings.Count(sent.String(), "EXEC → "); n != 1 || !strings.Contains(sent.String(), "no such key 0 0 ") {
@@ -334,14 +334,14 @@ func TestListCASOverMaxmemory(t *testing.T) {
 		t.Run(v, func(t *testing.T) {
 			s := oldredis.Run(t, v)
 			c := s.Dial()
-			l := compat.Lease{Key: "k", Value: "held"}
+			l := protocol.Lease{Key: "k", Value: "held"}
 			c.Do("SET", "k", "held")
 			s.SetMaxMemoryReached(true)
 			var refused redis.Error
-			if err := releaseByLists(c, l); !errors.As(err, &refused) || errors.Is(err, compat.ErrLost) {
+			if err := releaseByLists(c, l); !errors.As(err, &refused) || errors.Is(err, protocol.ErrLost) {
 				t.Errorf("release when memory is full: %v", err)
 			}
-			if _, err := replaceByLists(c, l, "next"); !errors.As(err, &refused) || errors.Is(err, compat.ErrLost) {
+			if _, err := replaceByLists(c, l, "next"); !errors.As(err, &refused) || errors.Is(err, protocol.ErrLost) {
 				t.Errorf("replace when memory is full: %v", err)
 			}
 			s.SetMaxMemoryReached(false)

@@ -11,6 +11,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 	"github.com/setnxlock/setnxlock/compat/internal/queue"
 	"github.com/setnxlock/setnxlock/compat/internal/schedule"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // A Lock is a lease that is held, until it is released, runs out or is lost.
@@ -46,7 +47,7 @@ type Lock struct {
 func (k *Locker) hold(parent context.Context, bound bool, le Grant, ttl time.Duration, renew bool, start time.Time, tries int) (*Lock, error) {
 	l := &Lock{k: k, since: k.now(), parent: parent, bound: bound, lease: le}
 	l.state = lease.New(claimOf(le, ttl), renew, l.since)
-	if le.How == Adopted {
+	if le.How == protocol.Adopted {
 		l.state.On(lease.Event{Kind: lease.Disclose})
 	}
 	if !k.abilities.Shared {
@@ -226,7 +227,7 @@ func (l *Lock) begin(ctx context.Context) error {
 		select {
 		case <-freed:
 		case <-ctx.Done():
-			return NotSent.Mark(fmt.Errorf("setnxlock: an extension of %q is still under way: %w", l.lease.Key, limit.Cause(ctx)))
+			return protocol.NotSent.Mark(fmt.Errorf("setnxlock: an extension of %q is still under way: %w", l.lease.Key, limit.Cause(ctx)))
 		}
 	}
 }

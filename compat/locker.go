@@ -17,6 +17,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/queue"
 	"github.com/setnxlock/setnxlock/compat/internal/schedule"
 	"github.com/setnxlock/setnxlock/compat/internal/slot"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // Options are a Locker's. The zero value is ready to use.
@@ -121,11 +122,11 @@ type Locker struct {
 }
 
 // New returns a Locker that runs a over connections from pool.
-func New(pool Pool, a Algorithm, o Options) *Locker { return NewOn(Pooled(pool), a, o) }
+func New(pool Pool, a protocol.Algorithm, o Options) *Locker { return NewOn(Pooled(pool), a, o) }
 
 // NewOn returns a Locker that runs a over connections from source: a cluster's or a Sentinel
 // group's, for example.
-func NewOn(source Source, a Algorithm, o Options) *Locker {
+func NewOn(source Source, a protocol.Algorithm, o Options) *Locker {
 	return NewLocker(NewBackend(source, a), o)
 }
 
@@ -203,7 +204,7 @@ func (k *Locker) unpin(l Grant) {
 // released.
 //
 // It returns [ErrInvalid] for the name of a key that stands beside another lock, such as its fence
-// (see [Aux]): names may come from users' input.
+// (see [protocol.Aux]): names may come from users' input.
 func (k *Locker) TryLock(ctx context.Context, key string, ttl time.Duration) (*Lock, error) {
 	start := k.started()
 	key, err := k.valid(key, ttl)
@@ -225,7 +226,7 @@ func (k *Locker) TryLock(ctx context.Context, key string, ttl time.Duration) (*L
 
 // closed is err of a call; ErrClosed if it did nothing, for Close came in between.
 func (k *Locker) closed(err error) error {
-	if k.queues.Closed() && OutcomeOf(err) == NotSent {
+	if k.queues.Closed() && protocol.OutcomeOf(err) == protocol.NotSent {
 		return ErrClosed
 	}
 	return err
@@ -323,13 +324,13 @@ func (k *Locker) adopt(ctx context.Context, key, token string, ttl time.Duration
 		next, err := k.extend(ctx, h, ttl, k.abilities.Rotates, true, lease.Done)
 		switch {
 		case err == nil:
-			h.lease.How = Adopted
+			h.lease.How = protocol.Adopted
 			return k.hold(ctx, false, h.current(), ttl, k.o.Renew, start, 1)
 		case errors.Is(err, ErrLost) && !again && ctx.Err() == nil:
-		case OutcomeOf(err) == Unknown:
+		case protocol.OutcomeOf(err) == protocol.Unknown:
 			return nil, &UnknownError{Lease: next.Lease, Err: cause(err)}
 		default:
-			if lost := (*LostError)(nil); errors.As(err, &lost) && OutcomeOf(lost.Err) == Unknown {
+			if lost := (*LostError)(nil); errors.As(err, &lost) && protocol.OutcomeOf(lost.Err) == protocol.Unknown {
 				err = &UnknownError{Lease: next.Lease, Err: lost.Err} // its time ran out, and nobody has answered
 			}
 			return nil, err
@@ -574,7 +575,7 @@ func (k *Locker) acquire(ctx context.Context, key string, ttl time.Duration) (Gr
 	step, done := k.step(ctx, ttl)
 	l, err := k.backend.Acquire(step, k.now, key, ttl)
 	done()
-	if o := OutcomeOf(err); o == Refused || o == NotSent {
+	if o := protocol.OutcomeOf(err); o == protocol.Refused || o == protocol.NotSent {
 		return l, err
 	}
 	now := k.now()

@@ -10,16 +10,17 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
 // A sharing lock's changes are to be tried once: another client can write its value, too.
 type sharing struct {
-	compat.Algorithm
+	protocol.Algorithm
 	once bool
 }
 
-func (s sharing) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
+func (s sharing) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, protocol.Change, error) {
 	next, ch, err := s.Algorithm.Extend(now, l, ttl, rotate)
 	ch.Once = s.once
 	return next, ch, err
@@ -66,7 +67,7 @@ func TestRepairOfWhatHasAnEnd(t *testing.T) {
 		c := s.Dial()
 		b := compat.NewBackend(compat.Source{Get: func(context.Context, string) (redis.Conn, error) { return s.Dial(), nil }},
 			txlock.Classic{})
-		if _, err := c.Do("SET", "k", compat.NewToken()); err != nil {
+		if _, err := c.Do("SET", "k", protocol.NewToken()); err != nil {
 			t.Fatal(err)
 		}
 		st, err := b.Inspect(t.Context(), time.Now, "k")
@@ -114,13 +115,13 @@ func TestRepairOfWhatWasTakenAnew(t *testing.T) {
 
 // What the server refused was not done, whatever keeps the condition.
 func TestRefusedIsNotDone(t *testing.T) {
-	for _, by := range []compat.Condition{compat.Watch, compat.Unguarded} {
+	for _, by := range []protocol.Condition{protocol.Watch, protocol.Unguarded} {
 		s := oldredis.Run(t, "2.4")
 		if _, err := s.Dial().Do("SET", "k", "v"); err != nil {
 			t.Fatal(err)
 		}
 		lacking := faulty.Fate{Serve: func(run func(...any) any) any { return run("NODEL") }}.Of("DEL")
-		_, err := compat.NewConn(faulty.Over(s.Dial(), lacking)).Run(compat.Change{If: by, Key: "k", Value: "v"})
+		_, err := protocol.NewConn(faulty.Over(s.Dial(), lacking)).Run(protocol.Change{If: by, Key: "k", Value: "v"})
 		if n, _ := redis.Int(s.Dial().Do("EXISTS", "k")); err == nil || errors.Is(err, compat.ErrLost) || n != 1 {
 			t.Errorf("condition %d: %v, and the key is there: %d", by, err, n)
 		}

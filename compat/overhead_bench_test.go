@@ -7,13 +7,14 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 )
 
 // unchecked is set:lua on a server that needs no check.
 type unchecked struct{ setlock.Lua }
 
-func (unchecked) Traits() compat.Traits { return compat.Traits{Rotates: true} }
+func (unchecked) Traits() protocol.Traits { return protocol.Traits{Rotates: true} }
 
 // An echo answers every command at once with what says that it was done.
 type echo struct{ sent int }

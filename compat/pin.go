@@ -8,6 +8,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/cleaning"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // A pin is the connection that a lease has pinned: it watches key since that held value. As
@@ -56,10 +57,10 @@ func (s *server) overPinned(ctx context.Context, l Grant, next *Grant, step func
 		p.put(l)
 	})
 	switch {
-	case !p.wire.Asked && OutcomeOf(err) != Done && !errors.Is(err, ErrLost): // refused before anything was sent
+	case !p.wire.Asked && protocol.OutcomeOf(err) != protocol.Done && !errors.Is(err, ErrLost): // refused before anything was sent
 		p.pinned = true
 	default:
-		p.pinned = p.wire.Saw.Watches(next.Value) && OutcomeOf(err) == Done
+		p.pinned = p.wire.Saw.Watches(next.Value) && protocol.OutcomeOf(err) == protocol.Done
 	}
 	if p.wire.Session.Useless {
 		wire.Drop(p.wire.Conn)
@@ -73,7 +74,7 @@ func (s *server) overPinned(ctx context.Context, l Grant, next *Grant, step func
 		next.pin = p
 	}
 	p.put(*next)
-	return err, OutcomeOf(err) != NotSent && !elsewhere(err)
+	return err, protocol.OutcomeOf(err) != protocol.NotSent && !elsewhere(err)
 }
 
 // take begins a step. A lease is not the one whose value is watched if it was extended since.

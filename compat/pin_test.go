@@ -17,6 +17,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -105,7 +106,7 @@ func TestPinnedTakeover(t *testing.T) {
 	w.do("SET", "k", "1330837560")
 	l := try(t, k, "k")
 	took(m)
-	if err := l.Release(background); err != nil || l.Lease().How != compat.TakenOver {
+	if err := l.Release(background); err != nil || l.Lease().How != protocol.TakenOver {
 		t.Fatal(l.Lease().How, err)
 	}
 	if trips, cmds := took(m); trips != 1 {

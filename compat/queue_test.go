@@ -19,6 +19,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -37,7 +38,7 @@ type hall struct {
 	wg    sync.WaitGroup
 }
 
-func (w *world) hall(a compat.Algorithm, o compat.Options) *hall {
+func (w *world) hall(a protocol.Algorithm, o compat.Options) *hall {
 	h := &hall{world: w, net: new(faulty.Network)}
 	o.Clock = w.clock
 	o.Rand = func() float64 { return 0 }
@@ -98,10 +99,10 @@ func (h *hall) saw(kind compat.Kind) bool {
 }
 
 // hows are how the lock was acquired, each time.
-func (h *hall) hows() []compat.How {
+func (h *hall) hows() []protocol.How {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var hows []compat.How
+	var hows []protocol.How
 	for _, e := range h.seen {
 		if e.Kind == compat.EventAcquired {
 			hows = append(hows, e.Lease.How)
@@ -127,7 +128,7 @@ func (h *hall) inOrder(n int) {
 // server as long as a lock of this process has the key. The lock goes from hand to
 // hand without a command, if nobody wants a fence and the lease is fresh.
 func TestFirstComeFirstServed(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
+	everywhere(t, func(t *testing.T, w *world, a protocol.Algorithm) {
 		h := w.hall(a, compat.Options{})
 		l := try(t, h.k, "k")
 		h.net.Expect(nil) // counts from here
@@ -139,7 +140,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 		release(t, l)
 		h.wg.Wait()
 		h.inOrder(10)
-		if hows := h.hows(); !slices.Equal(hows, slices.Concat([]compat.How{compat.Free}, slices.Repeat([]compat.How{compat.HandedOff}, 10))) {
+		if hows := h.hows(); !slices.Equal(hows, slices.Concat([]protocol.How{protocol.Free}, slices.Repeat([]protocol.How{protocol.HandedOff}, 10))) {
 			t.Errorf("obtained %q", hows)
 		}
 		if n, once := h.net.Count(), releaseOf(t, w, a); n != once {
@@ -159,7 +160,7 @@ func release(t *testing.T, l *compat.Lock) {
 }
 
 // releaseOf is how many commands one release sends.
-func releaseOf(t *testing.T, w *world, a compat.Algorithm) int {
+func releaseOf(t *testing.T, w *world, a protocol.Algorithm) int {
 	k, net := w.client(a)
 	l := try(t, k, "other")
 	net.Expect(nil)
@@ -204,7 +205,7 @@ func TestHandoffsAreBounded(t *testing.T) {
 // In each chain the fences grow, and each holder's is its own: it is drawn in
 // the transaction that extends.
 func TestHandoffDrawsAFence(t *testing.T) {
-	for name, a := range map[string]compat.Algorithm{
+	for name, a := range map[string]protocol.Algorithm{
 		"tx:renamed":     txlock.Renamed{Options: txlock.Options{Fence: true}},
 		"tx:guarded":     txlock.Guarded{Options: txlock.Options{Fence: true}},
 		"getset:classic": getsetlock.Classic{Options: getsetlock.Options{Fence: true}},
@@ -227,7 +228,7 @@ func TestHandoffDrawsAFence(t *testing.T) {
 						t.Fatalf("fences %v, want one more each time", fences)
 					}
 				}
-				if hows := h.hows(); !slices.Contains(hows, compat.HandedOff) { // and released instead
+				if hows := h.hows(); !slices.Contains(hows, protocol.HandedOff) { // and released instead
 					t.Errorf("obtained %q: none was handed off", hows)
 				}
 				h.inOrder(9)
@@ -240,7 +241,7 @@ func TestHandoffDrawsAFence(t *testing.T) {
 // is enough if it is three quarters of that and not more than it; otherwise the
 // key is extended first.
 func TestHandoffRenewsTheLease(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
+	everywhere(t, func(t *testing.T, w *world, a protocol.Algorithm) {
 		h := w.hall(a, compat.Options{})
 		l := try(t, h.k, "k")
 		for _, c := range []struct {
@@ -262,7 +263,7 @@ func TestHandoffRenewsTheLease(t *testing.T) {
 			if got := !next.Until().Equal(before); got != c.extended {
 				t.Errorf("%v later, for %v: extended %v, want %v", c.gone, c.ttl, got, c.extended)
 			}
-			if c.extended && !next.Until().Equal(compat.Until(w.clock.Now(), c.ttl)) {
+			if c.extended && !next.Until().Equal(protocol.Until(w.clock.Now(), c.ttl)) {
 				t.Errorf("%v later, for %v: until %v", c.gone, c.ttl, next.Until())
 			}
 			if w.value("k") != next.Token() {
@@ -305,7 +306,7 @@ func TestHandoffEndsInTime(t *testing.T) {
 // What was lost is not handed off: the one who would have got it asks the server,
 // and waits for the client that has the lock now.
 func TestLostIsNotHandedOff(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
+	everywhere(t, func(t *testing.T, w *world, a protocol.Algorithm) {
 		h := w.hall(a, compat.Options{})
 		rival, _ := w.client(a)
 		l := try(t, h.k, "k")
@@ -333,7 +334,7 @@ func TestLostIsNotHandedOff(t *testing.T) {
 // An extension for the next holder whose reply is lost is settled like every
 // other; one that fails releases the lock, and the next holder asks anew.
 func TestHandoffOverABrokenNetwork(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
+	everywhere(t, func(t *testing.T, w *world, a protocol.Algorithm) {
 		for _, f := range []faulty.Loss{faulty.LostRequest, faulty.LostReply} {
 			for n := 1; ; n++ {
 				h := w.hall(a, compat.Options{})
@@ -357,7 +358,7 @@ func TestHandoffOverABrokenNetwork(t *testing.T) {
 
 // A lock that this process does not release but lose lets the next one ask.
 func TestWaiterGoesOnAfterALoss(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
+	everywhere(t, func(t *testing.T, w *world, a protocol.Algorithm) {
 		h := w.hall(a, compat.Options{})
 		try(t, h.k, "k") // and forget it
 		h.enter(0, 2, nil)
@@ -372,7 +373,7 @@ func TestWaiterGoesOnAfterALoss(t *testing.T) {
 // Handoff makes one holder of another: the old one is over, with a cause, before
 // the new one begins, and has nothing more to do with the lock.
 func TestHandoff(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
+	everywhere(t, func(t *testing.T, w *world, a protocol.Algorithm) {
 		h := w.hall(a, compat.Options{Renew: true})
 		l := try(t, h.k, "k")
 		next, err := l.Handoff(background, 2*ttl)
@@ -396,7 +397,7 @@ func TestHandoff(t *testing.T) {
 		h.enter(0, 1, nil)
 		release(t, next)
 		h.wg.Wait()
-		if hows := h.hows(); !slices.Equal(hows, []compat.How{compat.Free, compat.HandedOff, compat.HandedOff}) {
+		if hows := h.hows(); !slices.Equal(hows, []protocol.How{protocol.Free, protocol.HandedOff, protocol.HandedOff}) {
 			t.Errorf("obtained %q", hows)
 		}
 	})
@@ -405,7 +406,7 @@ func TestHandoff(t *testing.T) {
 // Handoff of what is lost is ErrLost; of what can't be learnt, the old holder
 // stays what it was.
 func TestHandoffFails(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
+	everywhere(t, func(t *testing.T, w *world, a protocol.Algorithm) {
 		h := w.hall(a, compat.Options{})
 		l := try(t, h.k, "k")
 		if _, err := l.Handoff(background, 0); !errors.Is(err, compat.ErrInvalid) {
@@ -496,7 +497,7 @@ func TestManyWaitersAskAsOne(t *testing.T) {
 // Clients that give up at every moment, a turn or a lock on its way to them or
 // not: nobody is forgotten, no lock is, and no two have it.
 func TestGivingUpAtAnyMoment(t *testing.T) {
-	for name, a := range map[string]compat.Algorithm{"tx:renamed": txlock.Renamed{}, "fenced": setlock.Lua{Options: setlock.Options{Fence: true}}} {
+	for name, a := range map[string]protocol.Algorithm{"tx:renamed": txlock.Renamed{}, "fenced": setlock.Lua{Options: setlock.Options{Fence: true}}} {
 		t.Run(name, func(t *testing.T) {
 			s := oldredis.Run(t, "7.0")
 			o := compat.Options{
@@ -567,10 +568,10 @@ func TestUnextendableIsNotHandedOff(t *testing.T) {
 	})
 }
 
-type fixed struct{ compat.Algorithm }
+type fixed struct{ protocol.Algorithm }
 
-func (f fixed) Extend(_ time.Time, l compat.Lease, _ time.Duration, _ bool) (compat.Lease, compat.Change, error) {
-	return l, compat.Change{}, errors.ErrUnsupported
+func (f fixed) Extend(_ time.Time, l compat.Lease, _ time.Duration, _ bool) (compat.Lease, protocol.Change, error) {
+	return l, protocol.Change{}, errors.ErrUnsupported
 }
 
 // Those who wait for the same end do not all come at the same moment: each is late by
@@ -729,7 +730,7 @@ func TestReadersPassEachOther(t *testing.T) {
 			w.until(r)
 		}
 		for _, how := range read.hows() {
-			if how == compat.HandedOff {
+			if how == protocol.HandedOff {
 				t.Error("a reader's lock was handed off")
 			}
 		}

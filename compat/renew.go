@@ -8,6 +8,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
 	"github.com/setnxlock/setnxlock/compat/internal/schedule"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // renewAll renews locks that are due together: those that one server can be asked at once in
@@ -70,7 +71,7 @@ func (k *Locker) renewBatch(batch []*Lock) (open []*Lock) {
 	done()
 	for i, l := range locks {
 		again, err := k.answer(l, leases[i], next[i], errs[i], ttls[i], lease.Done)
-		if again || OutcomeOf(errs[i]) == Refused && !notOurs(errs[i]) && !answer.Passes(errs[i]) {
+		if again || protocol.OutcomeOf(errs[i]) == protocol.Refused && !notOurs(errs[i]) && !answer.Passes(errs[i]) {
 			open = append(open, l)
 			continue
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -74,7 +75,7 @@ func (w watcher) next(t *testing.T) compat.Event {
 }
 
 // renewing is a client that renews what it holds, and n locks of its.
-func (w *world) renewing(t *testing.T, a compat.Algorithm, n int) ([]*compat.Lock, *faulty.Network, watcher) {
+func (w *world) renewing(t *testing.T, a protocol.Algorithm, n int) ([]*compat.Lock, *faulty.Network, watcher) {
 	net, seen := new(faulty.Network), make(watcher, 10000)
 	k := compat.NewOn(w.through(net), a, compat.Options{Clock: w.clock, Renew: true, Observer: seen.Observe})
 	var locks []*compat.Lock
@@ -86,9 +87,9 @@ func (w *world) renewing(t *testing.T, a compat.Algorithm, n int) ([]*compat.Loc
 }
 
 // batched are all that can renew many locks in one write.
-func batched(t *testing.T, f func(t *testing.T, w *world, a compat.Algorithm)) {
+func batched(t *testing.T, f func(t *testing.T, w *world, a protocol.Algorithm)) {
 	everywhere(t, f)
-	for name, a := range map[string]compat.Algorithm{
+	for name, a := range map[string]protocol.Algorithm{
 		"getset:classic": getsetlock.Classic{}, "getset:seconds": getsetlock.Guarded{Options: getsetlock.Options{Dialect: getsetlock.Seconds}},
 		"tx:fenced": txlock.Renamed{Options: txlock.Options{Fence: true}},
 	} {
@@ -102,7 +103,7 @@ func batched(t *testing.T, f func(t *testing.T, w *world, a compat.Algorithm)) {
 // A hundred locks are renewed with hardly more commands than there are locks;
 // one that was lost, or that is not a lock any more, does not keep the others from it.
 func TestRenewedTogether(t *testing.T) {
-	batched(t, func(t *testing.T, w *world, a compat.Algorithm) {
+	batched(t, func(t *testing.T, w *world, a protocol.Algorithm) {
 		const n = 100
 		locks, net, seen := w.renewing(t, a, n)
 		w.do("DEL", "k3")
@@ -143,7 +144,7 @@ func TestRenewedTogether(t *testing.T) {
 // Whatever message of a renewal of several is lost, no lock is, and none is
 // left behind.
 func TestLossAmongMany(t *testing.T) {
-	batched(t, func(t *testing.T, w *world, a compat.Algorithm) {
+	batched(t, func(t *testing.T, w *world, a protocol.Algorithm) {
 		for _, f := range []faulty.Loss{faulty.LostRequest, faulty.LostReply} {
 			for at := 1; ; at++ {
 				locks, net, seen := w.renewing(t, a, 3)

@@ -22,14 +22,15 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/safe"
 	"github.com/setnxlock/setnxlock/compat/internal/slot"
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // server is the Backend of one Algorithm on the servers of one Source: each step borrows a
 // connection for its own length.
 type server struct {
 	source  Source
-	algo    Algorithm
-	traits  Traits
+	algo    protocol.Algorithm
+	traits  protocol.Traits
 	checked atomic.Uint64 // 1 + the epoch in which the server was found safe; 0: none, or a connection has broken since
 	reaps   atomic.Uint64 // 1 + the epoch in which it said that its DEL reaps; 0: none, or …
 
@@ -53,7 +54,7 @@ type server struct {
 
 // NewBackend returns the [Backend] that runs a on the servers of source, each key on the server
 // that has it: for [NewLocker], and as a part of a lock that is made of several.
-func NewBackend(source Source, a Algorithm) Backend {
+func NewBackend(source Source, a protocol.Algorithm) Backend {
 	return &server{source: source, algo: a, traits: a.Traits(), exams: make(map[int]*exam), lobbies: make(map[int]*lobby.Lobby)}
 }
 
@@ -89,7 +90,7 @@ func (s *server) alone(ctx context.Context, key string, step func(*call) error) 
 
 // A call is a step with the connection that it borrows; its Conn is what the algorithm sees of that.
 type call struct {
-	Conn
+	protocol.Conn
 	wire wire.Conn
 	step mux.Step // what the connection is if the step shares one
 
@@ -102,7 +103,7 @@ type call struct {
 
 func (c *call) lend(borrowed redis.Conn) {
 	c.wire.Conn = borrowed
-	Bind(&c.Conn, &c.wire)
+	protocol.Bind(&c.Conn, &c.wire)
 }
 
 // begin begins the step.
@@ -131,15 +132,15 @@ func (s *server) over(ctx context.Context, key string, c *call, step func(*call)
 
 // elsewhere reports that a step did nothing because its connection led to the wrong server.
 func elsewhere(err error) bool {
-	o := OutcomeOf(err)
-	return (o == NotSent || o == Refused) && (answer.Redirected(err) || answer.Elsewhere(err))
+	o := protocol.OutcomeOf(err)
+	return (o == protocol.NotSent || o == protocol.Refused) && (answer.Redirected(err) || answer.Elsewhere(err))
 }
 
 // once asks, before it borrows a connection, whether the context is done: redigo would kill a
 // healthy connection for it.
 func (s *server) once(ctx context.Context, key string, c *call, step func(*call) error) error {
 	if err := limit.Over(ctx); err != nil {
-		return NotSent.Mark(err)
+		return protocol.NotSent.Mark(err)
 	}
 	var together *mux.Step
 	if s.shared != nil && !c.alone && !s.apart.Load() {
@@ -159,7 +160,7 @@ func (s *server) once(ctx context.Context, key string, c *call, step func(*call)
 		wire.Drop(c.wire.Conn)
 		s.putBack(c)
 	})
-	if together != nil && together.Unsent() && OutcomeOf(err) == Unknown {
+	if together != nil && together.Unsent() && protocol.OutcomeOf(err) == protocol.Unknown {
 		err = noConnection(ctx, err)
 	}
 	if c.wire.Session.Useless {
@@ -181,7 +182,7 @@ func (s *server) once(ctx context.Context, key string, c *call, step func(*call)
 }
 
 func noConnection(ctx context.Context, err error) error {
-	return NotSent.Mark(fmt.Errorf("setnxlock: no connection: %w", limit.Because(ctx, err)))
+	return protocol.NotSent.Mark(fmt.Errorf("setnxlock: no connection: %w", limit.Because(ctx, err)))
 }
 
 // share has steps share so many connections. Those of a cluster lead to servers of their own.
@@ -261,23 +262,24 @@ func (s *server) putBack(c *call) {
 // word is no answer where a reply never came. That a server was found unsafe while it was moving the slot says
 // nothing about it.
 func (c *call) verdict(key string, err error) error {
-	if o := OutcomeOf(err); c.wire.Session.Open && (o == Refused || o == NotSent) {
-		return Unknown.Mark(&limit.CallerError{Err: err})
+	if o := protocol.OutcomeOf(err); c.wire.Session.Open && (o == protocol.Refused || o == protocol.NotSent) {
+		return protocol.Unknown.Mark(&limit.CallerError{Err: err})
 	}
 	if c.wire.Session.NotNow != "" && errors.Is(err, ErrUnsafeServer) {
 		err = c.wire.Session.NotNow
 	}
 	if e, ok := err.(redis.Error); ok && strings.Contains(string(e), "would overflow") { // only a fence's counter counts
-		return noFence(key, e)
+		_, err := c.Fence(key, e)
+		return err
 	}
 	_, notNow := answer.NotNow(err)
 	switch denied := c.Denied(key, err); {
 	case c.wire.Session.Ran || answer.Known(err) == nil:
 		return denied
 	case notNow:
-		return NotSent.Mark(err)
+		return protocol.NotSent.Mark(err)
 	default:
-		return Refused.Mark(denied)
+		return protocol.Refused.Mark(denied)
 	}
 }
 
@@ -285,7 +287,7 @@ func (s *server) Acquire(ctx context.Context, now func() time.Time, key string, 
 	l := Grant{Lease: Lease{Key: key}}
 	safe, err := s.check(ctx, key)
 	if err != nil {
-		return l, NotSent.Mark(err)
+		return l, protocol.NotSent.Mark(err)
 	}
 	attempt := func(c *call) (err error) {
 		epoch, err := s.still(safe)
@@ -342,7 +344,7 @@ func (s *server) placed(ctx context.Context, now func() time.Time, l Grant, err 
 func (s *server) still(safe uint64) (uint64, error) {
 	epoch := s.epoch()
 	if s.traits.Check != nil && epoch != safe {
-		return epoch, NotSent.Mark(errReplaced) // the new one may be of another version
+		return epoch, protocol.NotSent.Mark(errReplaced) // the new one may be of another version
 	}
 	return epoch, nil
 }
@@ -367,26 +369,26 @@ func (s *server) since(key string) uint64 {
 }
 
 // change is what an extension of l to ttl is now, and what it makes of l.
-func (s *server) change(now time.Time, l Grant, ttl time.Duration) (Grant, Change, error) {
+func (s *server) change(now time.Time, l Grant, ttl time.Duration) (Grant, protocol.Change, error) {
 	if lease.Past(now, l.Until) {
-		return l, Change{}, ErrLost
+		return l, protocol.Change{}, ErrLost
 	}
 	le, ch, err := s.algo.Extend(now, l.Lease, ttl, l.Rotate)
 	if err != nil {
 		return l, ch, err
 	}
 	next := Grant{Lease: le, epoch: l.epoch}
-	next.Final = ch.Final && ch.By != nil || le.Value != l.Value || ch.By == nil && ch.If == Watch
+	next.Final = ch.Final && ch.By != nil || le.Value != l.Value || ch.By == nil && ch.If == protocol.Watch
 	next.drew = ch.Draw || ch.After != nil // reading the key can't tell what else was to be done
 	return next, ch, nil
 }
 
 // extended is the lease that an extension's replies come to.
-func (c *call) extended(l, next Grant, ch *Change, replies []any, err error) (Grant, error) {
+func (c *call) extended(l, next Grant, ch *protocol.Change, replies []any, err error) (Grant, error) {
 	if err == nil && ch.Draw {
 		next.Fence, err = c.Fence(ch.Key, replies[len(replies)-1])
 	}
-	if o := OutcomeOf(err); o == Refused || o == NotSent {
+	if o := protocol.OutcomeOf(err); o == protocol.Refused || o == protocol.NotSent {
 		return l, err
 	}
 	return next, err
@@ -396,7 +398,7 @@ func (s *server) Extend(ctx context.Context, now func() time.Time, l Grant, ttl 
 	next := l
 	step := func(c *call) error {
 		epoch := s.epoch()
-		var ch Change
+		var ch protocol.Change
 		var err error
 		if next, ch, err = s.change(now(), l, ttl); err != nil {
 			return err
@@ -410,7 +412,7 @@ func (s *server) Extend(ctx context.Context, now func() time.Time, l Grant, ttl 
 	if !ran {
 		err = s.do(ctx, l.Key, step)
 	}
-	if OutcomeOf(err) == NotSent {
+	if protocol.OutcomeOf(err) == protocol.NotSent {
 		pin := next.pin
 		next = l
 		next.pin = pin
@@ -440,36 +442,19 @@ func (s *server) extendAll(ctx context.Context, now func() time.Time, leases []G
 	ran := false
 	err := s.do(ctx, leases[0].Key, func(c *call) error {
 		epoch, t := s.epoch(), now()
-		changes := make([]Change, len(leases))
-		var batch, apart []int
+		var changes []protocol.Change
+		var asked []int
 		for i, l := range leases {
-			if next[i], changes[i], errs[i] = s.change(t, l, ttls[i]); errs[i] != nil {
-				continue
-			}
-			next[i].epoch = epoch
-			if ch := &changes[i]; ch.batches() && (len(batch) == 0 || ch.If == changes[batch[0]].If) {
-				batch = append(batch, i)
-			} else {
-				apart = append(apart, i)
+			var ch protocol.Change
+			if next[i], ch, errs[i] = s.change(t, l, ttls[i]); errs[i] == nil {
+				next[i].epoch = epoch
+				asked, changes = append(asked, i), append(changes, ch)
 			}
 		}
 		ran = true
-		settle := func(i int, replies []any, err error) {
-			next[i], errs[i] = c.extended(leases[i], next[i], &changes[i], replies, c.verdict(leases[i].Key, err))
-		}
-		if len(batch) > 0 {
-			together := make([]Change, len(batch))
-			for n, i := range batch {
-				together[n] = changes[i]
-			}
-			replies, failed := c.runAll(together)
-			for n, i := range batch {
-				settle(i, replies[n], failed[n])
-			}
-		}
-		for _, i := range apart {
-			replies, err := c.Run(changes[i])
-			settle(i, replies, err)
+		replies, failed := c.RunAll(changes)
+		for n, i := range asked {
+			next[i], errs[i] = c.extended(leases[i], next[i], &changes[n], replies[n], c.verdict(leases[i].Key, failed[n]))
 		}
 		return errors.Join(errs...)
 	})
@@ -519,7 +504,7 @@ func (s *server) Release(ctx context.Context, now func() time.Time, l Grant) err
 // when its time has run out: what is on the key then may be another client's.
 func (s *server) release(ctx context.Context, now func() time.Time, l Grant, k *wire.Wakeup) error {
 	ch := s.algo.Release(l.Lease)
-	if (l.Ambiguous || ch.By == nil && ch.If == Unguarded) && lease.Past(now(), l.Until) {
+	if (l.Ambiguous || ch.By == nil && ch.If == protocol.Unguarded) && lease.Past(now(), l.Until) {
 		s.unpin(l)
 		return ranOut(l.Key)
 	}
@@ -587,7 +572,7 @@ func find(ctx context.Context, b Backend, now func() time.Time, key, value strin
 		return Grant{}, err
 	}
 	if value == "" || !st.Holds(value) {
-		return Grant{}, lostTo(key, st.Value, st.Status != StatusFree)
+		return Grant{}, &LostError{Key: key, Value: st.Value, Gone: st.Status == StatusFree}
 	}
 	return Grant{Lease: Lease{Key: key, Value: value, Until: st.End(value)}}, nil
 }
@@ -782,7 +767,7 @@ func (s *server) examine(ctx context.Context, key string, heard func()) (epoch u
 				err = s.traits.Check(&c.Conn, key)
 			}
 			on = c.wire.Session.BrokeOn
-			if err == nil && s.pins && answer.ReapsBeforeDEL(c.version()) {
+			if err == nil && s.pins && c.reaps() {
 				s.reaps.Store(epoch + 1)
 			}
 			if err == nil && s.shared != nil {
@@ -795,7 +780,7 @@ func (s *server) examine(ctx context.Context, key string, heard func()) (epoch u
 			return epoch, nil
 		}
 		var e redis.Error
-		if ctx.Err() != nil || OutcomeOf(err) != Unknown || errors.As(err, &e) || !answer.Closed(err) || errors.Is(err, net.ErrClosed) {
+		if ctx.Err() != nil || protocol.OutcomeOf(err) != protocol.Unknown || errors.As(err, &e) || !answer.Closed(err) || errors.Is(err, net.ErrClosed) {
 			return epoch, err
 		}
 		proof := s.again(ctx, key, s.alone, func(c *call) error {
@@ -819,10 +804,16 @@ func (s *server) examine(ctx context.Context, key string, heard func()) (epoch u
 	return epoch, fmt.Errorf("setnxlock: the connection to the server keeps breaking: %w", err)
 }
 
+// reaps reports that the server's DEL counts no key that has expired.
+func (c *call) reaps() bool {
+	info, err := redis.String(c.Do("INFO"))
+	return err == nil && answer.ReapsBeforeDEL(answer.Info(info, "redis_version"))
+}
+
 // merges reports that the server runs transactions which are pipelined as one, or the second one's commands one by one,
 // as Envoy does; or that it can't be asked. Where it has none, none is sent.
 func (c *call) merges(key string) bool {
-	one := []Cmd{{"MULTI"}, {"EXISTS", Aux(key, "check:"+NewToken())}, {"EXEC"}}
+	one := []protocol.Cmd{{"MULTI"}, {"EXISTS", protocol.Aux(key, "check:"+protocol.NewToken())}, {"EXEC"}}
 	replies, err := c.Pipe(slices.Concat(one, one)...)
 	if err != nil {
 		return true // it hangs up on the question, or was not asked

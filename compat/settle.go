@@ -11,6 +11,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 	"github.com/setnxlock/setnxlock/compat/internal/oneline"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // A settler carries one step of a Backend to an outcome: what a lost reply left open is
@@ -62,7 +63,7 @@ func (s *settler) settle(ctx context.Context, h *loose, ttl time.Duration, why e
 	if _, err := s.extend(ctx, h, ttl, false, true, lease.Done); err != nil {
 		return s.undo(ctx, h, oneline.Join(why, err))
 	}
-	h.lease.How = Resolved
+	h.lease.How = protocol.Resolved
 	return nil
 }
 
@@ -74,7 +75,7 @@ func (s *settler) undo(ctx context.Context, h *loose, why error) error {
 	defer done()
 	l := h.current()
 	_, err := s.release(step, h, true)
-	if err == nil || OutcomeOf(err) == Refused && errors.Is(err, ErrLost) {
+	if err == nil || protocol.OutcomeOf(err) == protocol.Refused && errors.Is(err, ErrLost) {
 		return why
 	}
 	return &UnknownError{Lease: l.Lease, Err: oneline.Join(cause(why), cause(err))}
@@ -103,13 +104,13 @@ func (s *settler) extend(ctx context.Context, h holder, ttl time.Duration, rotat
 		next, err := s.backend.Extend(step, s.now, l, ttl)
 		done()
 		again, err := s.answer(h, l, next, err, ttl, then)
-		if p := (*panicked)(nil); errors.As(err, &p) {
-			panic(p.value)
+		if p := (*limit.Panicked)(nil); errors.As(err, &p) {
+			panic(p.Value)
 		}
 		if !again || try == 3 {
 			return next, err
 		}
-		if OutcomeOf(err) != Unknown { // the key may hold what an earlier extension asked for
+		if protocol.OutcomeOf(err) != protocol.Unknown { // the key may hold what an earlier extension asked for
 			continue
 		}
 		if ctx.Err() != nil || errors.Is(err, ErrUnknown) || l.Ambiguous {
@@ -153,8 +154,8 @@ func (s *settler) answer(h holder, l, next Grant, err error, ttl time.Duration, 
 	h.saw(err)
 	e := lease.Event{At: s.now(), Claim: lease.Claim{Value: next.Value, Until: next.Until, TTL: ttl, Fence: next.Fence}, Final: next.Final || l.Rotate && !next.Rotate && next.Value != l.Value}
 	e.Kept = next.Rotate || !l.Rotate && s.backend.Abilities().server == nil
-	switch OutcomeOf(err) {
-	case Done:
+	switch protocol.OutcomeOf(err) {
+	case protocol.Done:
 		if next.Rotate { // what was sent before may still find the value that it was sent with
 			e.Kind = lease.Unknown
 			h.on(e, next)
@@ -169,11 +170,11 @@ func (s *settler) answer(h holder, l, next Grant, err error, ttl time.Duration, 
 			return false, h.over()
 		}
 		return false, nil
-	case NotSent:
+	case protocol.NotSent:
 		e.Kind = lease.NotSent
 		h.on(e, next)
 		return false, err
-	case Refused:
+	case protocol.Refused:
 		if !notOurs(err) {
 			e.Kind = lease.Refused
 			h.on(e, next)
@@ -228,7 +229,7 @@ func (s *settler) read(ctx context.Context, h holder) (value string, err error) 
 	if st.Status == StatusFree {
 		value = ""
 	}
-	h.saw(lostTo(l.Key, value, st.Status != StatusFree))
+	h.saw(&LostError{Key: l.Key, Value: value, Gone: st.Status == StatusFree})
 	if h.on(lease.Event{Kind: lease.Found, At: s.now(), Claim: lease.Claim{Value: value}}, l) == lease.Over {
 		return value, h.over()
 	}
@@ -280,7 +281,7 @@ func (s *settler) release(ctx context.Context, h holder, signal bool) (woken boo
 		}
 		var tried bool
 		woken, tried, err = s.releaseOne(ctx, one, signal)
-		sent = sent || tried && OutcomeOf(err) == Unknown
+		sent = sent || tried && protocol.OutcomeOf(err) == protocol.Unknown
 		if err == nil {
 			h.on(lease.Event{Kind: lease.ReleaseDone}, l)
 			return woken, h.lost(nil)
@@ -319,13 +320,13 @@ func (s *settler) releaseOne(ctx context.Context, l Grant, signal bool) (woken, 
 		cleaning, open := limit.Ended(ctx), sent
 		step, done := s.orCleanup(ctx)
 		woken, err = s.removing(step, l, signal && try == 1)
-		o := OutcomeOf(err)
-		sent = sent || o != NotSent
+		o := protocol.OutcomeOf(err)
+		sent = sent || o != protocol.NotSent
 		switch {
-		case o == Refused && open && notOurs(err): // the first arrived after we had looked (any/late-request)
+		case o == protocol.Refused && open && notOurs(err): // the first arrived after we had looked (any/late-request)
 			done()
 			return woken, sent, s.gone(l, sent, inTime, err)
-		case o == Done || o == Refused:
+		case o == protocol.Done || o == protocol.Refused:
 			done()
 			return woken, sent, err
 		case l.Ambiguous && sent || try == 2:
@@ -508,7 +509,7 @@ func (b settled) settler(now func() time.Time) *settler {
 func (b settled) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (Grant, error) {
 	for try := 1; ; try++ {
 		l, err := b.Backend.Acquire(ctx, now, key, ttl)
-		if OutcomeOf(err) != Unknown {
+		if protocol.OutcomeOf(err) != protocol.Unknown {
 			return l, err
 		}
 		h := newLoose(l, ttl, now())
@@ -516,10 +517,10 @@ func (b settled) Acquire(ctx context.Context, now func() time.Time, key string, 
 		switch {
 		case err == nil, errors.Is(err, ErrUnknown):
 			return h.current(), err
-		case OutcomeOf(err) == Refused:
+		case protocol.OutcomeOf(err) == protocol.Refused:
 			return l, err
 		case try == 2 || ctx.Err() != nil: // it is free, or was taken back
-			return l, NotSent.Mark(err)
+			return l, protocol.NotSent.Mark(err)
 		}
 	}
 }
@@ -529,13 +530,13 @@ func (b settled) Acquire(ctx context.Context, now func() time.Time, key string, 
 func (b settled) Extend(ctx context.Context, now func() time.Time, l Grant, ttl time.Duration) (Grant, error) {
 	h := newLoose(l, ttl, now())
 	next, err := b.settler(now).extend(ctx, h, ttl, l.Rotate, l.Fence == 0, lease.Done)
-	switch OutcomeOf(err) {
-	case Done:
+	switch protocol.OutcomeOf(err) {
+	case protocol.Done:
 		got := h.either(h.current())
 		got.Final, got.drew = next.Final, next.drew
 		got.Rotate = got.Rotate || l.Rotate && got.Value == l.Value && b.Abilities().Rotates
 		return got, nil
-	case Unknown:
+	case protocol.Unknown:
 		next.Until = h.state.Until()
 		return h.either(next), err
 	}

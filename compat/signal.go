@@ -9,18 +9,19 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/signal"
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // signalRetry is how long releases wake nobody after that has failed: polling is enough.
 const signalRetry = 10 * time.Second
 
 func lists(key string) signal.Lists {
-	return signal.Lists{Waiters: Aux(key, "waiters"), Wake: Aux(key, "wake")}
+	return signal.Lists{Waiters: protocol.Aux(key, "waiters"), Wake: protocol.Aux(key, "wake")}
 }
 
 // listen is queue.Signals.Listen.
 func (k *Locker) listen(ctx context.Context, key string, registered func()) (woken bool, leave func(pass bool)) {
-	s, w := k.settler.server, &signal.Waiter{ID: NewToken()}
+	s, w := k.settler.server, &signal.Waiter{ID: protocol.NewToken()}
 	l := lists(key)
 	for !woken {
 		err := s.listening(ctx, key, func(c *call) (err error) {
@@ -96,7 +97,7 @@ func (s *server) volatile(c *call, waiters string) (yes bool, err error) {
 	if known := s.lists.Load(); known>>1 == epoch {
 		return known&1 == 1, nil
 	}
-	if yes, err = signal.Volatile(c, waiters+":check:"+NewToken()); err == nil {
+	if yes, err = signal.Volatile(c, waiters+":check:"+protocol.NewToken()); err == nil {
 		s.lists.Store(epoch<<1 | map[bool]uint64{true: 1}[yes])
 	}
 	return yes, err

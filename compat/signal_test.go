@@ -16,6 +16,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -23,7 +24,7 @@ import (
 
 // signalled is a process that signals and, so that nothing else can wake it,
 // hardly ever polls.
-func signalled(source compat.Pool, a compat.Algorithm, o compat.Options) *compat.Locker {
+func signalled(source compat.Pool, a protocol.Algorithm, o compat.Options) *compat.Locker {
 	o.Signal, o.MinPoll = true, time.Hour
 	return compat.New(source, a, o)
 }
@@ -40,7 +41,7 @@ func listening(t *testing.T, s *oldredis.Server, key string, n int) {
 	c := s.Dial()
 	defer c.Close()
 	eventually(t, fmt.Sprintf("%d listen", n), func() bool {
-		got, err := redis.Int(c.Do("LLEN", compat.Aux(key, "waiters")))
+		got, err := redis.Int(c.Do("LLEN", protocol.Aux(key, "waiters")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +58,7 @@ func empty(t *testing.T, s *oldredis.Server) {
 	eventually(t, "nothing is left", func() bool {
 		keys, err := redis.Strings(c.Do("KEYS", "*"))
 		for _, key := range keys {
-			if err == nil && key == compat.Aux("k", "wake") { // a word that nobody heard
+			if err == nil && key == protocol.Aux("k", "wake") { // a word that nobody heard
 				_, err = redis.Int(c.Do("TTL", key))
 				continue
 			}
@@ -73,7 +74,7 @@ func empty(t *testing.T, s *oldredis.Server) {
 // signalling are locks of every kind with the first version that has them; each
 // removes the key by another command.
 var signalling = map[string]struct {
-	a     compat.Algorithm
+	a     protocol.Algorithm
 	since string
 	o     compat.Options
 }{
@@ -361,7 +362,7 @@ func TestListsExpire(t *testing.T) {
 		}
 		c := s.Dial()
 		eventually(t, "it has its TTL", func() bool {
-			ttl, err := redis.Int(c.Do("TTL", compat.Aux("k", "waiters")))
+			ttl, err := redis.Int(c.Do("TTL", protocol.Aux("k", "waiters")))
 			if err != nil || ttl > 60 {
 				t.Fatalf("%s: a TTL of %d, %v", v, ttl, err)
 			}
@@ -407,19 +408,19 @@ func TestSignalsThatAreRefused(t *testing.T) {
 // A release whose connection breaks at any command, the signal's included, is
 // settled as every other.
 func TestSignalOverABrokenNetwork(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world, a compat.Algorithm) {
+	everywhere(t, func(t *testing.T, w *world, a protocol.Algorithm) {
 		for _, f := range []faulty.Loss{faulty.LostRequest, faulty.LostReply} {
 			for n := 1; ; n++ {
 				net := new(faulty.Network)
 				k := compat.NewOn(w.through(net), a, compat.Options{Clock: w.clock, Signal: true})
 				l := try(t, k, "k")
-				w.do("LPUSH", compat.Aux("k", "waiters"), "somebody")
+				w.do("LPUSH", protocol.Aux("k", "waiters"), "somebody")
 				net.Expect(faulty.Fate{Loss: f}.At(n))
 				if err := l.Release(background); err != nil || w.value("k") != "" {
 					t.Errorf("fault %v at command %d of %q: %v, the key holds %q", f, n, net.Sent(), err, w.value("k"))
 				}
-				w.do("DEL", compat.Aux("k", "waiters"))
-				w.do("DEL", compat.Aux("k", "wake"))
+				w.do("DEL", protocol.Aux("k", "waiters"))
+				w.do("DEL", protocol.Aux("k", "wake"))
 				if net.Count() < n {
 					break
 				}
@@ -470,15 +471,15 @@ func TestSignalWithoutTheScript(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, cmd := range []string{"first", "second"} {
-			c.Do("LPUSH", compat.Aux("k", "waiters"), cmd) //nolint:errcheck
+			c.Do("LPUSH", protocol.Aux("k", "waiters"), cmd) //nolint:errcheck
 		}
 		if _, err := c.Do("SCRIPT", "FLUSH"); err != nil {
 			t.Fatal(err)
 		}
 		release(t, l)
-		if woken, err := redis.Int(c.Do("LLEN", compat.Aux("k", "wake"))); woken != 1 || err != nil {
+		if woken, err := redis.Int(c.Do("LLEN", protocol.Aux("k", "wake"))); woken != 1 || err != nil {
 			t.Errorf("one release woke %d clients, %v", woken, err)
 		}
-		c.Do("DEL", compat.Aux("k", "waiters"), compat.Aux("k", "wake")) //nolint:errcheck
+		c.Do("DEL", protocol.Aux("k", "waiters"), protocol.Aux("k", "wake")) //nolint:errcheck
 	}
 }

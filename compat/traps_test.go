@@ -15,6 +15,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -72,7 +73,7 @@ func TestExecDiscards(t *testing.T) {
 	s := oldredis.Run(t, "2.4")
 	c := s.Dial()
 	s.SetMaxMemoryReached(true)
-	if _, err := compat.NewConn(c).Exec(compat.Cmd{"SET", "k", "v"}); err == nil {
+	if _, err := protocol.NewConn(c).Exec(protocol.Cmd{"SET", "k", "v"}); err == nil {
 		t.Fatal("EXEC ran over maxmemory")
 	}
 	if got, err := redis.String(c.Do("ECHO", "me")); got != "me" || err != nil {
@@ -86,7 +87,7 @@ type sloppy struct {
 	leave []string
 }
 
-func (s sloppy) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
+func (s sloppy) Inspect(c *protocol.Conn, now time.Time, key string) (compat.State, error) {
 	for _, cmd := range s.leave {
 		if cmd == "WATCH" {
 			c.Do(cmd, key) //nolint:errcheck
@@ -126,23 +127,23 @@ func TestConnectionsComeBackClean(t *testing.T) {
 // A Conn without a Locker has nobody who cleans it: what is sent with it leaves it as it was, also
 // where a change was not to be made, and where the server refuses EXEC and stays in MULTI.
 func TestNewConnIsLeftClean(t *testing.T) {
-	for name, use := range map[string]func(t *testing.T, s *oldredis.Server, c *compat.Conn){
-		"a change of what is not ours": func(t *testing.T, _ *oldredis.Server, c *compat.Conn) {
-			if _, err := c.Run(compat.Change{Key: "k", Value: "ours", Do: []compat.Cmd{{"EXPIRE", "k", 60}}}); !errors.Is(err, compat.ErrLost) {
+	for name, use := range map[string]func(t *testing.T, s *oldredis.Server, c *protocol.Conn){
+		"a change of what is not ours": func(t *testing.T, _ *oldredis.Server, c *protocol.Conn) {
+			if _, err := c.Run(protocol.Change{Key: "k", Value: "ours", Do: []protocol.Cmd{{"EXPIRE", "k", 60}}}); !errors.Is(err, compat.ErrLost) {
 				t.Errorf("another's key: %v", err)
 			}
 		},
-		"a write whose EXEC was refused": func(t *testing.T, s *oldredis.Server, c *compat.Conn) {
+		"a write whose EXEC was refused": func(t *testing.T, s *oldredis.Server, c *protocol.Conn) {
 			s.SetMaxMemoryReached(true)
 			defer s.SetMaxMemoryReached(false)
-			if _, err := c.Write("k", compat.Write{Do: []compat.Cmd{{"GET", "k"}}, Exec: true}); err == nil {
+			if _, err := c.Write("k", protocol.Write{Do: []protocol.Cmd{{"GET", "k"}}, Exec: true}); err == nil {
 				t.Error("a server over its maxmemory ran an EXEC")
 			}
 		},
-		"a transaction whose EXEC was refused": func(t *testing.T, s *oldredis.Server, c *compat.Conn) {
+		"a transaction whose EXEC was refused": func(t *testing.T, s *oldredis.Server, c *protocol.Conn) {
 			s.SetMaxMemoryReached(true)
 			defer s.SetMaxMemoryReached(false)
-			if _, err := c.Exec(compat.Cmd{"GET", "k"}); err == nil {
+			if _, err := c.Exec(protocol.Cmd{"GET", "k"}); err == nil {
 				t.Error("a server over its maxmemory ran an EXEC")
 			}
 		},
@@ -154,7 +155,7 @@ func TestNewConnIsLeftClean(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := s.Dial()
-			use(t, s, compat.NewConn(c))
+			use(t, s, protocol.NewConn(c))
 			if got, err := redis.String(c.Do("ECHO", "me")); got != "me" || err != nil {
 				t.Errorf("then ECHO me: %q, %v", got, err)
 			}
@@ -208,13 +209,13 @@ func second[T any](_ T, err error) error { return err }
 // the key that the same EXEC took is released.
 func TestRepliesInsideExec(t *testing.T) {
 	for _, v := range []string{"2.2", "2.4", "2.6", "7.0"} {
-		for _, a := range []compat.Algorithm{
+		for _, a := range []protocol.Algorithm{
 			txlock.Guarded{Options: txlock.Options{Fence: true}},
 			txlock.Classic{Options: txlock.Options{Fence: true}},
 			getsetlock.Guarded{Options: getsetlock.Options{Fence: true}},
 		} {
 			s := oldredis.Run(t, v)
-			s.Dial().Do("RPUSH", compat.Aux("k", "fence"), "no number") //nolint:errcheck
+			s.Dial().Do("RPUSH", protocol.Aux("k", "fence"), "no number") //nolint:errcheck
 			k := compat.New(s, a, compat.Options{})
 			_, err := k.TryLock(background, "k", ttl)
 			var refused redis.Error
@@ -345,9 +346,9 @@ func TestUnreachable(t *testing.T) {
 // what is said is what was seen.
 func TestProxyIsRefusedAsItWasSeen(t *testing.T) {
 	s := oldredis.Run(t, "twemproxy")
-	for _, a := range []compat.Algorithm{txlock.Renamed{}, getsetlock.Guarded{}, getsetlock.Classic{Options: getsetlock.Options{Fence: true}}} {
+	for _, a := range []protocol.Algorithm{txlock.Renamed{}, getsetlock.Guarded{}, getsetlock.Classic{Options: getsetlock.Options{Fence: true}}} {
 		_, err := compat.New(s, a, compat.Options{}).TryLock(background, "k", ttl)
-		if !errors.Is(err, compat.ErrUnanswered) || errors.Is(err, compat.ErrUnsafeServer) || compat.OutcomeOf(err) != compat.NotSent {
+		if !errors.Is(err, compat.ErrUnanswered) || errors.Is(err, compat.ErrUnsafeServer) || protocol.OutcomeOf(err) != protocol.NotSent {
 			t.Errorf("%T behind twemproxy: %v", a, err)
 		}
 	}

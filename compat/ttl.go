@@ -2,28 +2,11 @@ package compat
 
 import (
 	"fmt"
-	"math"
-	"sync/atomic"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
-
-// Whole returns ttl in units of time.Second, or of time.Millisecond for Redis 2.6 and later. It
-// rounds up, because a key must not end before the lease does. A ttl below one unit is
-// [ErrInvalid]: servers before 2.6 count in seconds only, and rounded down it would be EXPIRE key
-// 0, which deletes the key under its holder (tx/zero-ttl).
-func Whole(ttl, unit time.Duration) (int64, error) {
-	if ttl < unit {
-		return 0, fmt.Errorf("%w: a ttl of %v is shorter than the %v that this lock counts in", ErrInvalid, ttl, unit)
-	}
-	n := int64(ttl / unit)
-	if ttl%unit > 0 { // ttl+unit-1 would overflow into a negative EXPIRE, which deletes the key
-		n++
-	}
-	return n, nil
-}
 
 // longest is the longest ttl of a lock, a hundred years: what ends later has more digits than
 // the clients of timestamp locks read.
@@ -33,68 +16,11 @@ const longest = 100 * 365 * 24 * time.Hour
 // it takes to stop leave nothing of, or one that no server and no client counts.
 func validTTL(ttl time.Duration) error {
 	now := time.Unix(0, 0)
-	if s := lease.New(lease.Claim{Until: Until(now, max(ttl, 0)), TTL: ttl}, false, now); ttl <= 0 || !s.End().After(now) {
+	if s := lease.New(lease.Claim{Until: protocol.Until(now, max(ttl, 0)), TTL: ttl}, false, now); ttl <= 0 || !s.End().After(now) {
 		return fmt.Errorf("%w: a ttl of %v leaves no time to work: the least is 4 ms", ErrInvalid, ttl)
 	}
 	if ttl > longest {
 		return fmt.Errorf("%w: a ttl of %v is longer than %v", ErrInvalid, ttl, longest)
 	}
 	return nil
-}
-
-// SetEx is the command that makes key with value and a TTL, in milliseconds
-// (PSETEX: Redis 2.6) or in whole seconds. Errors are Whole's.
-func SetEx(millis bool, key, value any, ttl time.Duration) (Cmd, error) {
-	m := Cmd{"SETEX", key, nil, value}
-	return m, m.count(millis, "PSETEX", ttl)
-}
-
-// Expire is the command that sets key's TTL, in milliseconds (PEXPIRE: Redis 2.6) or in whole
-// seconds. Errors are [Whole]'s.
-func Expire(millis bool, key any, ttl time.Duration) (Cmd, error) {
-	m := Cmd{"EXPIRE", key, nil}
-	return m, m.count(millis, "PEXPIRE", ttl)
-}
-
-// count puts ttl in, in seconds, or in milliseconds under the name that has them.
-func (m Cmd) count(millis bool, name any, ttl time.Duration) error {
-	var n int64
-	var err error
-	if millis {
-		m[0] = name
-		n, err = Whole(ttl, time.Millisecond)
-	} else {
-		n, err = Whole(ttl, time.Second)
-	}
-	m[2] = boxed(n)
-	return err
-}
-
-// boxed is n as an argument. Most programs ask for one ttl again and again: it is kept.
-func boxed(n int64) any {
-	last := lastTTL.Load()
-	if m, ok := last.(int64); ok && m == n {
-		return last
-	}
-	lastTTL.Store(n)
-	return n
-}
-
-var lastTTL atomic.Value
-
-// ReadTTL returns the duration in a reply to TTL or PTTL, which counts in unit, or [NoTTL]. Before
-// Redis 2.8 the reply for a missing key is the same as for a key without a TTL: read the value in
-// the same write to tell them apart.
-func (*Conn) ReadTTL(reply any, unit time.Duration) (time.Duration, error) {
-	n, err := redis.Int64(reply, nil)
-	if err != nil {
-		return NoTTL, err
-	}
-	if n < 0 {
-		return NoTTL, nil
-	}
-	if n > int64(math.MaxInt64/unit) { // some clients mean "for ever"
-		return math.MaxInt64, nil
-	}
-	return time.Duration(n) * unit, nil
 }

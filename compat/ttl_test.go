@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // A TTL that no time.Duration holds is the longest there is: foreign clients mean "for ever" by it.
@@ -15,8 +15,8 @@ func TestReadTTL(t *testing.T) {
 		unit  time.Duration
 		want  time.Duration
 	}{
-		{int64(-1), time.Second, compat.NoTTL},
-		{int64(-2), time.Second, compat.NoTTL},
+		{int64(-1), time.Second, protocol.NoTTL},
+		{int64(-2), time.Second, protocol.NoTTL},
 		{int64(0), time.Second, 0},
 		{int64(30), time.Second, 30 * time.Second},
 		{int64(1500), time.Millisecond, 1500 * time.Millisecond},
@@ -27,7 +27,7 @@ func TestReadTTL(t *testing.T) {
 		{int64(9223372036855), time.Millisecond, math.MaxInt64},
 		{int64(math.MaxInt64), time.Second, math.MaxInt64},
 	} {
-		if got, err := new(compat.Conn).ReadTTL(test.reply, test.unit); got != test.want || err != nil {
+		if got, err := new(protocol.Conn).ReadTTL(test.reply, test.unit); got != test.want || err != nil {
 			t.Errorf("ReadTTL(%v, %v): %v, %v; want %v", test.reply, test.unit, got, err, test.want)
 		}
 	}
@@ -53,7 +53,7 @@ func TestExpireRoundsUp(t *testing.T) {
 			millis bool
 			want   int64
 		}{{false, test.secs}, {true, test.millis}} {
-			cmd, err := compat.Expire(c.millis, "k", test.ttl)
+			cmd, err := protocol.Expire(c.millis, "k", test.ttl)
 			if (err == nil) != (c.want > 0) || err == nil && cmd[2] != c.want {
 				t.Errorf("Expire(millis %v, %v): %v, %v; want %d", c.millis, test.ttl, cmd, err, c.want)
 			}

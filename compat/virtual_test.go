@@ -12,6 +12,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -51,12 +52,12 @@ func (w *world) through(net *faulty.Network) compat.Source {
 }
 
 // client returns a client with its own network.
-func (w *world) client(a compat.Algorithm) (*compat.Locker, *faulty.Network) {
+func (w *world) client(a protocol.Algorithm) (*compat.Locker, *faulty.Network) {
 	return w.skewed(a, 0)
 }
 
 // skewed returns a client whose clock is ahead by skew.
-func (w *world) skewed(a compat.Algorithm, skew time.Duration) (*compat.Locker, *faulty.Network) {
+func (w *world) skewed(a protocol.Algorithm, skew time.Duration) (*compat.Locker, *faulty.Network) {
 	net := new(faulty.Network)
 	o := compat.Options{Clock: ahead{w.clock, skew}, Rand: func() float64 { return 0 }}
 	return compat.NewOn(w.through(net), a, o), net
@@ -122,7 +123,7 @@ const ttl = 10 * time.Second
 
 // safe are the variants that a loser or a latecomer can't do harm with, with
 // the oldest version of each.
-var safe = map[string]compat.Algorithm{
+var safe = map[string]protocol.Algorithm{
 	"getset:guarded": getsetlock.Guarded{},
 	"getset:listed":  getsetlock.ListCAS{},
 	"tx:classic":     txlock.Classic{},
@@ -158,7 +159,7 @@ func from(name, v string) string {
 }
 
 // everywhere runs f for each of the safe variants on each version that has it.
-func everywhere(t *testing.T, f func(t *testing.T, w *world, a compat.Algorithm)) {
+func everywhere(t *testing.T, f func(t *testing.T, w *world, a protocol.Algorithm)) {
 	for name, a := range safe {
 		versions := oldredis.Versions()
 		for _, v := range versions[slices.Index(versions, since(name)):] {

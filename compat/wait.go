@@ -12,6 +12,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 	"github.com/setnxlock/setnxlock/compat/internal/oneline"
 	"github.com/setnxlock/setnxlock/compat/internal/queue"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // A wait is what one waiter knows: how long to pause, what it last saw on the
@@ -76,7 +77,7 @@ func waiterOf(ctx context.Context) string {
 func (w *wait) name(ctx context.Context) {
 	w.ctx = ctx
 	if s := w.k.abilities.server; s == nil || s.traits.Leave != nil {
-		w.waiter = NewToken()
+		w.waiter = protocol.NewToken()
 		w.ctx = w.k.WaitingAs(ctx, w.waiter)
 	}
 }
@@ -107,7 +108,7 @@ func (w *wait) after(ctx context.Context, g Grant, err error, n int) (*queue.Ent
 		return nil, w.gaveUp(ctx, err)
 	case errors.As(err, &unknown) && !unknown.Lease.Ambiguous && w.elects(err) && !w.failing(err):
 		w.open = &g // looked for on the successor, which may have it
-	case OutcomeOf(err) == Refused && errors.Is(err, ErrHeld):
+	case protocol.OutcomeOf(err) == protocol.Refused && errors.Is(err, ErrHeld):
 		w.failed = time.Time{}
 		var until time.Time
 		if errors.As(err, &held) {

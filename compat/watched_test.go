@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
@@ -23,16 +23,16 @@ func TestPatientRecovers(t *testing.T) {
 			holder, _ := w.client(a)
 			dead := try(t, holder, "k")
 			k, _ := w.skewed(a, skew)
-			if _, err := k.TryLock(background, "k", ttl); !errors.Is(err, compat.ErrHeld) {
+			if _, err := k.TryLock(background, "k", ttl); !errors.Is(err, protocol.ErrHeld) {
 				t.Errorf("skewed by %v: TryLock: %v, want ErrHeld", skew, err)
 			}
 			var err error
 			took := w.until(inBackground(func() { _, err = k.Lock(background, "k", ttl) }))
-			drift := ttl - compat.Until(time.Time{}, ttl).Sub(time.Time{})
+			drift := ttl - protocol.Until(time.Time{}, ttl).Sub(time.Time{})
 			if err != nil || took < ttl+drift || took > ttl+drift+3*time.Second {
 				t.Errorf("skewed by %v: recovered after %v, %v; want a lease of %v and a little", skew, took, err, ttl)
 			}
-			if err := dead.Release(background); !errors.Is(err, compat.ErrLost) {
+			if err := dead.Release(background); !errors.Is(err, protocol.ErrLost) {
 				t.Errorf("skewed by %v: the dead holder's Release: %v, want ErrLost", skew, err)
 			}
 		}
@@ -122,11 +122,11 @@ func TestPatientTooLate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "2.4")
 	a := getsetlock.Patient{Lease: ttl}
-	c := compat.NewConn(w.server.Dial())
+	c := protocol.NewConn(w.server.Dial())
 	defer c.Close()
 	w.do("SET", "k", "1330837567.000000000000001")
 	st, err := a.Inspect(c, w.clock.Now(), "k")
-	if err != nil || st.Watch < ttl || st.Status != compat.StatusHeld {
+	if err != nil || st.Watch < ttl || st.Status != protocol.StatusHeld {
 		t.Fatalf("%+v, %v", st, err)
 	}
 	w.do("SET", "k", "1330837577.000000000000002")
@@ -134,11 +134,11 @@ func TestPatientTooLate(t *testing.T) {
 	if err == nil {
 		_, err = c.Run(ch)
 	}
-	if !errors.Is(err, compat.ErrLost) || w.value("k") != "1330837577.000000000000002" {
+	if !errors.Is(err, protocol.ErrLost) || w.value("k") != "1330837577.000000000000002" {
 		t.Errorf("Repair: %v, the key holds %q", err, w.value("k"))
 	}
 	for _, d := range []time.Duration{ttl + 1, time.Hour} {
-		if _, err := a.Acquire(c, w.clock.Now(), "other", d); !errors.Is(err, compat.ErrInvalid) {
+		if _, err := a.Acquire(c, w.clock.Now(), "other", d); !errors.Is(err, protocol.ErrInvalid) {
 			t.Errorf("a ttl of %v beside a Lease of %v: %v, want ErrInvalid", d, ttl, err)
 		}
 	}

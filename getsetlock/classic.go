@@ -5,13 +5,13 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // Classic is the lock of the SETNX page, for any Redis since 1.2 and for proxies without
 // transactions. One round trip when the key is free, three for a takeover; two for an extension or
-// a release, which look and then act ([compat.Unguarded]).
+// a release, which look and then act ([protocol.Unguarded]).
 //
 // The published protocol has dangers that only WATCH can mend. A GETSET that comes second leaves
 // its own time on the key (getset/loser-overwrites); one that was delayed can shorten a live lease
@@ -21,7 +21,7 @@ type Classic struct{ Options }
 
 // Acquire makes one attempt to hold key until now+ttl. A stale now is safe: our lease gets
 // shorter, and fewer leases of others look expired.
-func (g Classic) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (g Classic) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	l, err := g.Lease(key, now, ttl)
 	if err != nil {
 		return l, err
@@ -35,10 +35,10 @@ func (g Classic) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dur
 
 // takeover replaces a dead value, held. From here on the key has our time on it, won or lost,
 // so finding it there proves nothing: the lease is ambiguous until the reply is read.
-func (g Classic) takeover(c *compat.Conn, now time.Time, l compat.Lease, held string) (compat.Lease, error) {
+func (g Classic) takeover(c *protocol.Conn, now time.Time, l protocol.Lease, held string) (protocol.Lease, error) {
 	asked := l
 	asked.Ambiguous = true
-	w, err := c.Write(l.Key, compat.Write{Do: []compat.Cmd{{"GETSET", l.Key, l.Value}}, Draw: g.Fence})
+	w, err := c.Write(l.Key, protocol.Write{Do: []protocol.Cmd{{"GETSET", l.Key, l.Value}}, Draw: g.Fence})
 	if err != nil {
 		return asked, err
 	}
@@ -49,30 +49,30 @@ func (g Classic) takeover(c *compat.Conn, now time.Time, l compat.Lease, held st
 	if err == nil && (!g.Dialect.Dead(old, now) || g.Dialect.Equal && old != held) {
 		return asked, g.held(l.Key, old) // another was faster; it will find our time (getset/loser-overwrites)
 	}
-	l.Fence, l.How = w.Fence, compat.TakenOver
+	l.Fence, l.How = w.Fence, protocol.TakenOver
 	return l, nil
 }
 
 // Extend moves the end of l to now+ttl. Its GET is for a client that has lost its lease to another
 // whose clock is fast: it then writes nothing.
-func (g Classic) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
-	return g.extend(compat.Unguarded, now, l, ttl)
+func (g Classic) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
+	return g.extend(protocol.Unguarded, now, l, ttl)
 }
 
 // Release reads the key and deletes it if it is ours. If another client takes the lock in between,
 // its lock is deleted (getset/paused-release).
-func (g Classic) Release(l compat.Lease) compat.Change { return release(compat.Unguarded, l) }
+func (g Classic) Release(l protocol.Lease) protocol.Change { return release(protocol.Unguarded, l) }
 
 // Traits say that the lock checks whether a fence can be drawn.
-func (g Classic) Traits() compat.Traits { return compat.Traits{Rotates: true, Check: g.check} }
+func (g Classic) Traits() protocol.Traits { return protocol.Traits{Rotates: true, Check: g.check} }
 
 // check returns ErrUnsafeServer if the fence can't be drawn here.
-func (g Classic) check(c *compat.Conn, key string) error {
+func (g Classic) check(c *protocol.Conn, key string) error {
 	if !g.Fence {
 		return nil
 	}
 	err := ability.Check(c, key, false, ability.Need{Ability: ability.Multi, Use: "no fence"})
-	var unsafe *compat.UnsafeServerError
+	var unsafe *protocol.UnsafeServerError
 	if errors.As(err, &unsafe) {
 		unsafe.Why += ", so the fence and the lock can't be had together"
 	}

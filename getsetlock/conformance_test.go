@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/conformance"
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
@@ -28,7 +28,7 @@ func TestConformance(t *testing.T) {
 					t.Parallel()
 					conformance.Run(t, conformance.Algorithm{
 						Name: d.Name, Ambiguous: !d.Nonce,
-						New: func(fence bool) compat.Algorithm {
+						New: func(fence bool) protocol.Algorithm {
 							o := getsetlock.Options{Dialect: d, Fence: fence}
 							switch {
 							case s.Older("2.0"):
@@ -43,11 +43,11 @@ func TestConformance(t *testing.T) {
 			}
 			two := conformance.Algorithm{
 				Name: "mlanett-redis-lock",
-				New:  func(fence bool) compat.Algorithm { return getsetlock.TwoKeys{Fence: fence} },
+				New:  func(fence bool) protocol.Algorithm { return getsetlock.TwoKeys{Fence: fence} },
 			}.On(s)
 			two.Keys = func(prefix, key string) []string {
 				owner, deadline := dialect.Pair(prefix + key)
-				return []string{owner, deadline, compat.Aux(prefix+key, "fence")}
+				return []string{owner, deadline, protocol.Aux(prefix+key, "fence")}
 			}
 			t.Run("mlanett-redis-lock", func(t *testing.T) { t.Parallel(); conformance.Run(t, two) })
 		})

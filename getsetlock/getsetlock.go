@@ -34,7 +34,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // Options are the same for all four variants. The zero value writes float seconds and draws no
@@ -53,26 +53,26 @@ type Options struct {
 }
 
 // Lease is the lease that an attempt at now asks for: what it writes, and until when. It is for
-// locks that are made of this one, and sends nothing. The error is [compat.ErrInvalid] if ttl is
+// locks that are made of this one, and sends nothing. The error is [protocol.ErrInvalid] if ttl is
 // shorter than the dialect's unit.
-func (o Options) Lease(key string, now time.Time, ttl time.Duration) (compat.Lease, error) {
+func (o Options) Lease(key string, now time.Time, ttl time.Duration) (protocol.Lease, error) {
 	d := o.Dialect.orFloat()
 	if ttl < d.unit() {
-		return compat.Lease{Key: key}, fmt.Errorf("%w: a ttl of %v is shorter than the %v that %s count in",
-			compat.ErrInvalid, ttl, d.unit(), d.Name)
+		return protocol.Lease{Key: key}, fmt.Errorf("%w: a ttl of %v is shorter than the %v that %s count in",
+			protocol.ErrInvalid, ttl, d.unit(), d.Name)
 	}
-	return compat.Lease{
+	return protocol.Lease{
 		Key:       key,
 		Value:     d.format(now.Add(ttl), nonce{o.Nonce, true}),
-		Until:     compat.Until(now, ttl),
-		How:       compat.Free,
+		Until:     protocol.Until(now, ttl),
+		How:       protocol.Free,
 		Ambiguous: !d.own(),
 	}, nil
 }
 
 // take tries to make the key, and reads it if it is held: dead is an expired time, to be taken
 // over; "" if the key is ours. The error says who holds it.
-func (o Options) take(c *compat.Conn, now time.Time, l *compat.Lease) (dead string, err error) {
+func (o Options) take(c *protocol.Conn, now time.Time, l *protocol.Lease) (dead string, err error) {
 	for try := 0; try < 2; try++ {
 		won, err := o.setnx(c, l)
 		if won || err != nil {
@@ -89,13 +89,13 @@ func (o Options) take(c *compat.Conn, now time.Time, l *compat.Lease) (dead stri
 		}
 		return held, nil
 	}
-	return "", &compat.HeldError{Key: l.Key}
+	return "", &protocol.HeldError{Key: l.Key}
 }
 
 // setnx tries to make the key. The number of an attempt that was refused is older than that
 // of the client that is next: only a winner keeps it.
-func (o Options) setnx(c *compat.Conn, l *compat.Lease) (won bool, err error) {
-	w, err := c.Write(l.Key, compat.Write{Do: []compat.Cmd{{"SETNX", l.Key, l.Value}}, Draw: o.Fence})
+func (o Options) setnx(c *protocol.Conn, l *protocol.Lease) (won bool, err error) {
+	w, err := c.Write(l.Key, protocol.Write{Do: []protocol.Cmd{{"SETNX", l.Key, l.Value}}, Draw: o.Fence})
 	if err != nil {
 		return false, err
 	}
@@ -107,27 +107,27 @@ func (o Options) setnx(c *compat.Conn, l *compat.Lease) (won bool, err error) {
 
 // extend is the change that puts the time of a longer lease on the key, and that lease. A lease
 // without a fence draws one: it was adopted, or its number was lost with the reply.
-func (o Options) extend(by compat.Condition, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, compat.Change, error) {
+func (o Options) extend(by protocol.Condition, now time.Time, l protocol.Lease, ttl time.Duration) (protocol.Lease, protocol.Change, error) {
 	next, err := o.Lease(l.Key, now, ttl)
 	next.Fence, next.How = l.Fence, l.How
-	return next, compat.Change{If: by, Key: l.Key, Value: l.Value, Do: []compat.Cmd{{"GETSET", l.Key, next.Value}}, Draw: o.Fence && l.Fence == 0}, err
+	return next, protocol.Change{If: by, Key: l.Key, Value: l.Value, Do: []protocol.Cmd{{"GETSET", l.Key, next.Value}}, Draw: o.Fence && l.Fence == 0}, err
 }
 
 // release is the change that removes the key.
-func release(by compat.Condition, l compat.Lease) compat.Change {
-	return compat.Change{If: by, Key: l.Key, Value: l.Value}
+func release(by protocol.Condition, l protocol.Lease) protocol.Change {
+	return protocol.Change{If: by, Key: l.Key, Value: l.Value}
 }
 
 // held is the refusal by a value that is not ours.
 func (o Options) held(key, value string) error {
 	until, ok := o.Dialect.orFloat().Parse(value)
-	return &compat.HeldError{Key: key, Value: value, Until: until, Foreign: !ok}
+	return &protocol.HeldError{Key: key, Value: value, Until: until, Foreign: !ok}
 }
 
 // Inspect reads the value, and the TTL, which the key should not have: one round trip.
-func (o Options) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
-	s := compat.State{Key: key, Status: compat.StatusFree, TTL: compat.NoTTL}
-	replies, err := c.Pipe(compat.Cmd{"GET", key}, compat.Cmd{"TTL", key})
+func (o Options) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error) {
+	s := protocol.State{Key: key, Status: protocol.StatusFree, TTL: protocol.NoTTL}
+	replies, err := c.Pipe(protocol.Cmd{"GET", key}, protocol.Cmd{"TTL", key})
 	if err != nil {
 		return s, err
 	}
@@ -145,11 +145,11 @@ func (o Options) Inspect(c *compat.Conn, now time.Time, key string) (compat.Stat
 	until, ok := d.Parse(s.Value)
 	switch {
 	case !ok:
-		s.Status, s.Format = compat.StatusForeign, "not "+d.Name
+		s.Status, s.Format = protocol.StatusForeign, "not "+d.Name
 	case d.past(until, now):
-		s.Status, s.Format, s.Until, s.Clock = compat.StatusDead, d.Name, until, "clients"
+		s.Status, s.Format, s.Until, s.Clock = protocol.StatusDead, d.Name, until, "clients"
 	default:
-		s.Status, s.Format, s.Until, s.Clock = compat.StatusHeld, d.Name, until, "clients"
+		s.Status, s.Format, s.Until, s.Clock = protocol.StatusHeld, d.Name, until, "clients"
 	}
 	return s, nil
 }

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/conformance"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
@@ -22,10 +22,10 @@ func options(fence bool) getsetlock.Options {
 }
 
 // dial returns a connection for algorithms that are run without a Locker.
-func dial(s *oldredis.Server) *compat.Conn { return compat.NewConn(s.Dial()) }
+func dial(s *oldredis.Server) *protocol.Conn { return protocol.NewConn(s.Dial()) }
 
 // extend carries out an extension of l over c.
-func extend(a compat.Algorithm, c *compat.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+func extend(a protocol.Algorithm, c *protocol.Conn, now time.Time, l protocol.Lease, ttl time.Duration) (protocol.Lease, error) {
 	next, ch, err := a.Extend(now, l, ttl, false)
 	if err == nil {
 		_, err = c.Run(ch)
@@ -34,7 +34,7 @@ func extend(a compat.Algorithm, c *compat.Conn, now time.Time, l compat.Lease, t
 }
 
 // release carries out a release of l over c.
-func release(a compat.Algorithm, c *compat.Conn, l compat.Lease) error {
+func release(a protocol.Algorithm, c *protocol.Conn, l protocol.Lease) error {
 	_, err := c.Run(a.Release(l))
 	return err
 }
@@ -44,7 +44,7 @@ func release(a compat.Algorithm, c *compat.Conn, l compat.Lease) error {
 func TestProtocols(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		a    compat.Algorithm
+		a    protocol.Algorithm
 		want string
 	}{
 		{"classic", getsetlock.Classic{Options: options(false)}, `
@@ -92,7 +92,7 @@ EXEC → [1]
 		conn.Do("SET", "k", "1330862340.5") //nolint:errcheck
 		b := s.Record()
 		l, err := c.a.Acquire(conn, noon, "k", ttl)
-		if err != nil || l.How != compat.TakenOver {
+		if err != nil || l.How != protocol.TakenOver {
 			t.Fatalf("%s: %s, %v", c.name, l.How, err)
 		}
 		if l, err = extend(c.a, conn, noon, l, 2*ttl); err != nil {
@@ -110,27 +110,27 @@ EXEC → [1]
 // A key that vanishes between SETNX and GET is asked for again, once
 // (getset/vanished-key).
 func TestVanishedKey(t *testing.T) {
-	for _, a := range []compat.Algorithm{getsetlock.Classic{Options: options(false)}, getsetlock.Guarded{Options: options(false)}} {
+	for _, a := range []protocol.Algorithm{getsetlock.Classic{Options: options(false)}, getsetlock.Guarded{Options: options(false)}} {
 		s := oldredis.Run(t, "2.2")
 		other := s.Dial()
 		other.Do("SET", "k", "1330862499.0") //nolint:errcheck
 		c := meddled(s, "SETNX", func(run func(...any) any) any { defer other.Do("DEL", "k"); return run() })
 		l, err := a.Acquire(c, noon, "k", ttl)
-		if err != nil || l.How != compat.Free {
+		if err != nil || l.How != protocol.Free {
 			t.Errorf("%T: %s, %v; want it free", a, l.How, err)
 		}
 	}
 }
 
 // meddled is a connection on which serve answers in place of the server, or beside it, each command of a name.
-func meddled(s *oldredis.Server, name string, serve func(run func(...any) any) any) *compat.Conn {
+func meddled(s *oldredis.Server, name string, serve func(run func(...any) any) any) *protocol.Conn {
 	net := new(conformance.Network)
 	net.Expect(conformance.Fate{Serve: serve}.Of(name))
-	return compat.NewConn(net.Conn(s.Dial()))
+	return protocol.NewConn(net.Conn(s.Dial()))
 }
 
 // before is a connection on which another acts before each command of a name.
-func before(s *oldredis.Server, name string, act func()) *compat.Conn {
+func before(s *oldredis.Server, name string, act func()) *protocol.Conn {
 	return meddled(s, name, func(run func(...any) any) any { act(); return run() })
 }
 
@@ -245,13 +245,13 @@ func TestFenceNeedsMulti(t *testing.T) {
 	}
 	defer s.Close()
 	err = getsetlock.Classic{Options: options(true)}.Traits().Check(dial(s), "k")
-	if !errors.Is(err, compat.ErrUnsafeServer) || !strings.Contains(err.Error(), "MULTI") {
+	if !errors.Is(err, protocol.ErrUnsafeServer) || !strings.Contains(err.Error(), "MULTI") {
 		t.Errorf("a fence without MULTI: %v", err)
 	}
 	if err := (getsetlock.Classic{}).Traits().Check(dial(s), "k"); err != nil {
 		t.Errorf("no fence: %v", err)
 	}
-	if err := (getsetlock.Guarded{}).Traits().Check(dial(oldredis.Run(t, "2.0")), "k"); !errors.Is(err, compat.ErrUnsafeServer) {
+	if err := (getsetlock.Guarded{}).Traits().Check(dial(oldredis.Run(t, "2.0")), "k"); !errors.Is(err, protocol.ErrUnsafeServer) {
 		t.Errorf("guarded on 2.0: %v", err)
 	}
 }

@@ -3,8 +3,8 @@ package getsetlock
 import (
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // Guarded is the timestamp lock under WATCH: a client that is too late changes nothing, and no
@@ -26,14 +26,14 @@ type Guarded struct{ Options }
 
 // Acquire makes one attempt to hold key until now+ttl. A stale now is safe: our lease gets
 // shorter, and fewer leases of others look expired.
-func (g Guarded) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (g Guarded) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	l, err := g.Lease(key, now, ttl)
 	if err != nil {
 		return l, err
 	}
 	pins := !l.Ambiguous // a WATCH proves nothing if another client can write our value
 	for try := 0; try < 2; try++ {
-		w, err := c.Write(key, compat.Write{Do: []compat.Cmd{{"SETNX", key, l.Value}}, Draw: g.Fence, Last: pins})
+		w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{{"SETNX", key, l.Value}}, Draw: g.Fence, Last: pins})
 		if err != nil {
 			return l, err
 		}
@@ -59,34 +59,34 @@ func (g Guarded) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dur
 			}
 			return l, g.held(key, held)
 		}
-		w, err = c.Write(key, compat.Write{Do: []compat.Cmd{{"GETSET", key, l.Value}}, Exec: true, Draw: g.Fence, Last: pins})
+		w, err = c.Write(key, protocol.Write{Do: []protocol.Cmd{{"GETSET", key, l.Value}}, Exec: true, Draw: g.Fence, Last: pins})
 		switch {
 		case err != nil:
 			return l, err
 		case w.Done == nil:
-			return l, &compat.HeldError{Key: key}
+			return l, &protocol.HeldError{Key: key}
 		}
-		l.Fence, l.How = w.Fence, compat.TakenOver
+		l.Fence, l.How = w.Fence, protocol.TakenOver
 		return l, nil
 	}
-	return l, &compat.HeldError{Key: key}
+	return l, &protocol.HeldError{Key: key}
 }
 
 // Extend moves the end of l to now+ttl.
-func (g Guarded) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
-	return g.extend(compat.Watch, now, l, ttl)
+func (g Guarded) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
+	return g.extend(protocol.Watch, now, l, ttl)
 }
 
 // Release deletes the key if it still has our time on it. It may come late: a client that
 // took over has changed the value.
-func (g Guarded) Release(l compat.Lease) compat.Change { return release(compat.Watch, l) }
+func (g Guarded) Release(l protocol.Lease) protocol.Change { return release(protocol.Watch, l) }
 
 // Traits say that it checks the server.
-func (g Guarded) Traits() compat.Traits { return compat.Traits{Rotates: true, Check: g.check} }
+func (g Guarded) Traits() protocol.Traits { return protocol.Traits{Rotates: true, Check: g.check} }
 
 // check returns ErrUnsafeServer if SETNX, GETSET, MULTI or WATCH is missing, or does not do what the
 // lock rests on.
-func (g Guarded) check(c *compat.Conn, key string) error {
+func (g Guarded) check(c *protocol.Conn, key string) error {
 	const use = "getsetlock.ListCAS, or where that is refused too getsetlock.Classic"
 	return ability.Check(c, key, false, ability.Need{Ability: ability.Multi, Use: use}, ability.Need{Ability: ability.Watch, Use: use},
 		ability.Need{Ability: ability.Setnx, Use: "another server"}, ability.Need{Ability: ability.Getset, Use: "another server"})

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // ListCAS is the timestamp lock that compares by list commands: it does in one transaction
-// ([compat.ListCAS]) what [Guarded] does under WATCH. It is for Redis 2.0, where there is no WATCH
+// ([protocol.ListCAS]) what [Guarded] does under WATCH. It is for Redis 2.0, where there is no WATCH
 // and nothing else compares, and works on later versions, too. One round trip when the key is free,
 // for an extension and for a release; two for a refusal, three for a takeover.
 //
@@ -34,10 +34,10 @@ type ListCAS struct{ Options }
 // Acquire makes one attempt to hold key until now+ttl. A stale now is safe: our lease gets
 // shorter, and fewer leases of others look expired. A key of more than 1,024 bytes
 // is ErrInvalid.
-func (g ListCAS) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (g ListCAS) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	l, err := g.Lease(key, now, ttl)
 	if err == nil {
-		err = compat.ListCAS.CanCompare(key, l.Value)
+		err = protocol.ListCAS.CanCompare(key, l.Value)
 	}
 	if err != nil {
 		return l, err
@@ -50,33 +50,33 @@ func (g ListCAS) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dur
 }
 
 // takeover replaces a dead value, held.
-func (g ListCAS) takeover(c *compat.Conn, l compat.Lease, held string) (compat.Lease, error) {
-	replies, err := c.Run(compat.Change{If: compat.ListCAS, Key: l.Key, Value: held, Do: []compat.Cmd{{"GETSET", l.Key, l.Value}}, Draw: g.Fence})
+func (g ListCAS) takeover(c *protocol.Conn, l protocol.Lease, held string) (protocol.Lease, error) {
+	replies, err := c.Run(protocol.Change{If: protocol.ListCAS, Key: l.Key, Value: held, Do: []protocol.Cmd{{"GETSET", l.Key, l.Value}}, Draw: g.Fence})
 	switch {
-	case errors.Is(err, compat.ErrLost):
-		return l, &compat.HeldError{Key: l.Key}
+	case errors.Is(err, protocol.ErrLost):
+		return l, &protocol.HeldError{Key: l.Key}
 	case err == nil && g.Fence:
 		l.Fence, err = c.Fence(l.Key, replies[len(replies)-1])
 	}
-	l.How = compat.TakenOver
+	l.How = protocol.TakenOver
 	return l, err
 }
 
 // Extend moves the end of l to now+ttl.
-func (g ListCAS) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
-	return g.extend(compat.ListCAS, now, l, ttl)
+func (g ListCAS) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
+	return g.extend(protocol.ListCAS, now, l, ttl)
 }
 
 // Release deletes the key if it still has our time on it. It may come late: a client that
 // took over has changed the value.
-func (g ListCAS) Release(l compat.Lease) compat.Change { return release(compat.ListCAS, l) }
+func (g ListCAS) Release(l protocol.Lease) protocol.Change { return release(protocol.ListCAS, l) }
 
 // Traits say that it checks the server.
-func (g ListCAS) Traits() compat.Traits { return compat.Traits{Rotates: true, Check: g.check} }
+func (g ListCAS) Traits() protocol.Traits { return protocol.Traits{Rotates: true, Check: g.check} }
 
 // check returns ErrUnsafeServer if lists don't compare here. On 1.2, where a list that was
 // emptied stays, nothing that is safe is known.
-func (g ListCAS) check(c *compat.Conn, key string) error {
+func (g ListCAS) check(c *protocol.Conn, key string) error {
 	const use = "getsetlock.Guarded, or where there is no WATCH getsetlock.Classic"
 	return ability.Check(c, key, false, ability.Need{Ability: ability.Multi, Use: use}, ability.Need{Ability: ability.Lists, Use: use},
 		ability.Need{Ability: ability.Setnx, Use: "another server"})

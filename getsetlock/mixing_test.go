@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
@@ -56,7 +56,7 @@ func TestMixing(t *testing.T) {
 	for _, m := range mixtures {
 		for _, f := range timed() {
 			o := getsetlock.Options{Dialect: named(t, f.Name)}
-			for _, a := range []compat.Algorithm{getsetlock.Classic{Options: o}, getsetlock.Guarded{Options: o}, getsetlock.Patient{Options: o, Lease: ttl}} {
+			for _, a := range []protocol.Algorithm{getsetlock.Classic{Options: o}, getsetlock.Guarded{Options: o}, getsetlock.Patient{Options: o, Lease: ttl}} {
 				_, reads := o.Dialect.Parse(m.value)
 				_, patient := a.(getsetlock.Patient)
 				s := oldredis.Run(t, "7.0")
@@ -73,7 +73,7 @@ func TestMixing(t *testing.T) {
 					}
 					continue
 				}
-				if !errors.Is(err, compat.ErrHeld) {
+				if !errors.Is(err, protocol.ErrHeld) {
 					t.Errorf("%s on the key, %T of %s: %v, want ErrHeld", m.what, a, f.Name, err)
 				}
 				value, _ := redis.String(conn.Do("GET", "k"))
@@ -97,11 +97,11 @@ func TestForeignDialects(t *testing.T) {
 	conn.Do("SET", "k", "1330862340058") //nolint:errcheck // milliseconds, dead
 	a := getsetlock.Guarded{Options: getsetlock.Options{Dialect: named(t, "redis-py-2.9")}}
 	_, err := a.Acquire(conn, noon, "k", ttl)
-	if !errors.Is(err, compat.ErrForeign) || !errors.Is(err, compat.ErrHeld) {
+	if !errors.Is(err, protocol.ErrForeign) || !errors.Is(err, protocol.ErrHeld) {
 		t.Errorf("%v, want ErrHeld and ErrForeign", err)
 	}
 	st, err := a.Inspect(conn, noon, "k")
-	if err != nil || st.Status != compat.StatusForeign || st.Format != "not redis-py-2.9" {
+	if err != nil || st.Status != protocol.StatusForeign || st.Format != "not redis-py-2.9" {
 		t.Errorf("Inspect: %+v, %v", st, err)
 	}
 	if st, err = (getsetlock.Patient{Options: a.Options, Lease: ttl}).Inspect(conn, noon, "k"); err != nil || st.Watch != 0 {

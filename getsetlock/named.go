@@ -3,14 +3,14 @@ package getsetlock
 import (
 	"fmt"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // Named returns the dialect of a client in the field: "redis-py-2.9", "jedis-lock", "redis-mutex",
 // … With it [Classic] and [Guarded] write and read as that client does, and take over when it does.
 // They compare before they release, where most clients simply delete; to those clients it looks the
-// same. The error is [compat.ErrInvalid]: no client has that name (the error lists similar names),
+// same. The error is [protocol.ErrInvalid]: no client has that name (the error lists similar names),
 // or the client writes no time.
 //
 // The client's own name for the key is dialect.Format.Key's:
@@ -24,11 +24,11 @@ func Named(name string) (Dialect, error) {
 	f, err := dialect.Lookup(name)
 	switch {
 	case err != nil:
-		return Dialect{}, fmt.Errorf("%w: %w", compat.ErrInvalid, err)
+		return Dialect{}, fmt.Errorf("%w: %w", protocol.ErrInvalid, err)
 	case f.Kind == dialect.TwoKeys:
-		return Dialect{}, fmt.Errorf("%w: %s has its time on a second key: use getsetlock.TwoKeys", compat.ErrInvalid, f.Name)
+		return Dialect{}, fmt.Errorf("%w: %s has its time on a second key: use getsetlock.TwoKeys", protocol.ErrInvalid, f.Name)
 	case !f.Kind.Timed():
-		return Dialect{}, fmt.Errorf("%w: %s writes a token, not a time: use txlock.Named", compat.ErrInvalid, f.Name)
+		return Dialect{}, fmt.Errorf("%w: %s writes a token, not a time: use txlock.Named", protocol.ErrInvalid, f.Name)
 	}
 	return Dialect{
 		Name:      f.Name,

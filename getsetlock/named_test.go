@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
@@ -81,7 +81,7 @@ func TestNamedOnTheWire(t *testing.T) {
 		}
 		o := options(false)
 		o.Dialect = named(t, c.name)
-		for _, a := range []compat.Algorithm{getsetlock.Classic{Options: o}, getsetlock.Guarded{Options: o}} {
+		for _, a := range []protocol.Algorithm{getsetlock.Classic{Options: o}, getsetlock.Guarded{Options: o}} {
 			s := oldredis.Run(t, "2.2")
 			conn := dial(s)
 			got := s.Record()
@@ -95,10 +95,10 @@ func TestNamedOnTheWire(t *testing.T) {
 				t.Errorf("%s, %T: wrote %q, which its grammar reads %v, of %q, ambiguous %v", c.name, a, l.Value, ok, owner, l.Ambiguous)
 			}
 			end := firstDead(f, l.Value)
-			if _, err := a.Acquire(conn, end.Add(-1), key, ttl); !errors.Is(err, compat.ErrHeld) || errors.Is(err, compat.ErrForeign) {
+			if _, err := a.Acquire(conn, end.Add(-1), key, ttl); !errors.Is(err, protocol.ErrHeld) || errors.Is(err, protocol.ErrForeign) {
 				t.Errorf("%s, %T: asked for just before %v: %v, want ErrHeld", c.name, a, end, err)
 			}
-			if l, err := a.Acquire(conn, end, key, ttl); err != nil || l.How != compat.TakenOver {
+			if l, err := a.Acquire(conn, end, key, ttl); err != nil || l.How != protocol.TakenOver {
 				t.Errorf("%s, %T: asked for at %v: %s, %v; want it taken over", c.name, a, end, l.How, err)
 			}
 		}
@@ -129,7 +129,7 @@ func TestWholeSeconds(t *testing.T) {
 	conn := dial(s)
 	conn.Do("SET", "k", "1330862400") //nolint:errcheck // written at 11:59:50.9 for 10 s, without a +1: held until 12:00:00.9
 	a := getsetlock.Guarded{Options: getsetlock.Options{Dialect: named(t, "redis-py-2.2.3")}}
-	if _, err := a.Acquire(conn, noon.Add(900*time.Millisecond), "k", ttl); !errors.Is(err, compat.ErrHeld) {
+	if _, err := a.Acquire(conn, noon.Add(900*time.Millisecond), "k", ttl); !errors.Is(err, protocol.ErrHeld) {
 		t.Errorf("0.9 s past the value: %v, want ErrHeld", err)
 	}
 	if _, err := a.Acquire(conn, noon.Add(time.Second), "k", ttl); err != nil {
@@ -147,7 +147,7 @@ func TestWins(t *testing.T) {
 		other.Do("SET", "k", "1330862300.5") //nolint:errcheck
 		c := before(s, "GETSET", func() { other.Do("SET", "k", "1330862301.5") })
 		_, err := getsetlock.Classic{Options: getsetlock.Options{Dialect: named(t, name)}}.Acquire(c, noon, "k", ttl)
-		if (err == nil) != won || err != nil && !errors.Is(err, compat.ErrHeld) {
+		if (err == nil) != won || err != nil && !errors.Is(err, protocol.ErrHeld) {
 			t.Errorf("%s: %v, want it won: %v", name, err, won)
 		}
 	}
@@ -159,7 +159,7 @@ func TestNamedErrors(t *testing.T) {
 	for name, want := range map[string]string{
 		"redis-pie": "redis-py-2.9", "redis-py-2.10": "txlock.Named", "laravel-5.5": "txlock.Named", "mlanett-redis-lock": "getsetlock.TwoKeys",
 	} {
-		if d, err := getsetlock.Named(name); !errors.Is(err, compat.ErrInvalid) || !strings.Contains(err.Error(), want) || d != (getsetlock.Dialect{}) {
+		if d, err := getsetlock.Named(name); !errors.Is(err, protocol.ErrInvalid) || !strings.Contains(err.Error(), want) || d != (getsetlock.Dialect{}) {
 			t.Errorf("%s: %+v, %v; want ErrInvalid with %q", name, d, err, want)
 		}
 	}

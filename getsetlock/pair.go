@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // deadline is how the second key is written: whole seconds, expired when the
@@ -26,11 +26,11 @@ func (p pair) is(owner string) bool {
 }
 
 // readPair reads both keys, under WATCH if asked to.
-func readPair(c *compat.Conn, key string, watch bool) (pair, error) {
+func readPair(c *protocol.Conn, key string, watch bool) (pair, error) {
 	owner, deadline := dialect.Pair(key)
-	cmds := []compat.Cmd{{"GET", owner}, {"GET", deadline}}
+	cmds := []protocol.Cmd{{"GET", owner}, {"GET", deadline}}
 	if watch {
-		cmds = append([]compat.Cmd{{"WATCH", owner, deadline}}, cmds...)
+		cmds = append([]protocol.Cmd{{"WATCH", owner, deadline}}, cmds...)
 	}
 	replies, err := c.Pipe(cmds...)
 	if err != nil {
@@ -58,15 +58,15 @@ func (t TwoKeys) held(key string, held pair) error {
 	owner, _ := redis.String(held.owner, nil)
 	text, _ := redis.String(held.deadline, nil)
 	until, ok := t.deadline().Parse(text)
-	return &compat.HeldError{Key: key, Value: owner, Until: until, Foreign: !held.free() && (!ok || held.owner == nil)}
+	return &protocol.HeldError{Key: key, Value: owner, Until: until, Foreign: !held.free() && (!ok || held.owner == nil)}
 }
 
 // change runs cmd in an EXEC on the condition that we are the owner when it runs. The keys
 // have no TTL, so that an EXEC which aborts means that another wrote one of them: it did not
 // run, and is tried once more, for it may have been an extension of our own
 // (tx/renewal-aborts-release).
-func (t TwoKeys) change(l compat.Lease, cmd compat.Cmd, draw bool) compat.Change {
-	return compat.Change{Key: l.Key, Value: l.Value, Draw: draw, By: func(c *compat.Conn) ([]any, error) {
+func (t TwoKeys) change(l protocol.Lease, cmd protocol.Cmd, draw bool) protocol.Change {
+	return protocol.Change{Key: l.Key, Value: l.Value, Draw: draw, By: func(c *protocol.Conn) ([]any, error) {
 		for try := 0; try < 2; try++ {
 			held, err := readPair(c, l.Key, true)
 			if err != nil {
@@ -74,9 +74,9 @@ func (t TwoKeys) change(l compat.Lease, cmd compat.Cmd, draw bool) compat.Change
 			}
 			if !held.is(l.Value) {
 				c.Unwatch()
-				return nil, compat.ErrLost
+				return nil, protocol.ErrLost
 			}
-			w, err := c.Write(l.Key, compat.Write{Do: []compat.Cmd{cmd}, Exec: true, Draw: draw})
+			w, err := c.Write(l.Key, protocol.Write{Do: []protocol.Cmd{cmd}, Exec: true, Draw: draw})
 			switch {
 			case err == nil && w.Done == nil: // aborted
 				continue
@@ -85,27 +85,27 @@ func (t TwoKeys) change(l compat.Lease, cmd compat.Cmd, draw bool) compat.Change
 			}
 			return w.Done, err
 		}
-		return nil, compat.ErrAborted
+		return nil, protocol.ErrAborted
 	}}
 }
 
 // Inspect reads both keys: one round trip. State.Value is the owner.
-func (t TwoKeys) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
-	s := compat.State{Key: key, Status: compat.StatusFree, TTL: compat.NoTTL}
+func (t TwoKeys) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error) {
+	s := protocol.State{Key: key, Status: protocol.StatusFree, TTL: protocol.NoTTL}
 	held, err := readPair(c, key, false)
 	if err != nil || held.free() {
 		return s, err
 	}
-	e := new(compat.HeldError)
+	e := new(protocol.HeldError)
 	errors.As(t.held(key, held), &e)
 	s.Value, s.Until, s.Format, s.Clock = e.Value, e.Until, t.deadline().Name, "clients"
 	switch {
 	case e.Foreign:
-		s.Status = compat.StatusForeign
+		s.Status = protocol.StatusForeign
 	case t.dead(held, now):
-		s.Status = compat.StatusDead
+		s.Status = protocol.StatusDead
 	default:
-		s.Status = compat.StatusHeld
+		s.Status = protocol.StatusHeld
 	}
 	return s, nil
 }

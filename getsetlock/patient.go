@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // Patient is [Guarded] for clocks that disagree: whatever time a key shows, the lock counts as held
@@ -34,50 +34,50 @@ type Patient struct {
 }
 
 // Acquire makes one attempt to hold key until now+ttl. It never takes a lock over.
-func (p Patient) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (p Patient) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	l, err := p.Options.Lease(key, now, ttl)
 	if err == nil && ttl > p.Lease {
-		err = fmt.Errorf("%w: a ttl of %v is longer than Patient.Lease, %v: others would take it over too soon", compat.ErrInvalid, ttl, p.Lease)
+		err = fmt.Errorf("%w: a ttl of %v is longer than Patient.Lease, %v: others would take it over too soon", protocol.ErrInvalid, ttl, p.Lease)
 	}
 	if err != nil {
 		return l, err
 	}
 	won, err := p.setnx(c, &l)
 	if err == nil && !won {
-		err = &compat.HeldError{Key: key} // until nobody knows when
+		err = &protocol.HeldError{Key: key} // until nobody knows when
 	}
 	return l, err
 }
 
 // Extend moves the end of l to now+ttl.
-func (p Patient) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
+func (p Patient) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
 	if ttl > p.Lease {
-		return l, compat.Change{}, fmt.Errorf("%w: a ttl of %v is longer than Patient.Lease, %v", compat.ErrInvalid, ttl, p.Lease)
+		return l, protocol.Change{}, fmt.Errorf("%w: a ttl of %v is longer than Patient.Lease, %v", protocol.ErrInvalid, ttl, p.Lease)
 	}
-	return p.extend(compat.Watch, now, l, ttl)
+	return p.extend(protocol.Watch, now, l, ttl)
 }
 
 // Release deletes the key if it still has our time on it.
-func (p Patient) Release(l compat.Lease) compat.Change { return release(compat.Watch, l) }
+func (p Patient) Release(l protocol.Lease) protocol.Change { return release(protocol.Watch, l) }
 
 // Inspect reads the value. A time of the dialect counts as held, expired or not. State.Watch is
 // Lease and what clocks may drift in that time.
-func (p Patient) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
+func (p Patient) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error) {
 	s, err := p.Options.Inspect(c, now, key)
-	if err == nil && (s.Status == compat.StatusHeld || s.Status == compat.StatusDead) {
-		s.Status = compat.StatusHeld
-		s.Watch = 2*p.Lease - compat.Until(now, p.Lease).Sub(now) // a lease and its drift
+	if err == nil && (s.Status == protocol.StatusHeld || s.Status == protocol.StatusDead) {
+		s.Status = protocol.StatusHeld
+		s.Watch = 2*p.Lease - protocol.Until(now, p.Lease).Sub(now) // a lease and its drift
 	}
 	return s, err
 }
 
 // Traits say that the lock checks the server, and removes a key that has been unchanged for a
 // Lease.
-func (p Patient) Traits() compat.Traits {
-	return compat.Traits{Rotates: true, Check: Guarded{p.Options}.check, Repair: p.repair}
+func (p Patient) Traits() protocol.Traits {
+	return protocol.Traits{Rotates: true, Check: Guarded{p.Options}.check, Repair: p.repair}
 }
 
 // repair removes the key if it still holds s.Value.
-func (p Patient) repair(_ time.Time, s compat.State, _ time.Duration) (compat.Change, error) {
-	return release(compat.Watch, compat.Lease{Key: s.Key, Value: s.Value}), nil
+func (p Patient) repair(_ time.Time, s protocol.State, _ time.Duration) (protocol.Change, error) {
+	return release(protocol.Watch, protocol.Lease{Key: s.Key, Value: s.Value}), nil
 }

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // TwoKeys is the lock of mlanett's redis-lock, a Ruby gem: the owner is on one key, and the
@@ -38,14 +38,14 @@ type TwoKeys struct {
 }
 
 // Acquire makes one attempt to hold key until now+ttl. A stale now is safe, as for Classic.
-func (t TwoKeys) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (t TwoKeys) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	l, until, err := t.lease(key, now, ttl)
 	if err != nil {
 		return l, err
 	}
 	owner, deadline := dialect.Pair(key)
 	for try := 0; try < 2; try++ {
-		w, err := c.Write(key, compat.Write{Do: []compat.Cmd{{"MSETNX", owner, l.Value, deadline, until}}, Draw: t.Fence})
+		w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{{"MSETNX", owner, l.Value, deadline, until}}, Draw: t.Fence})
 		if err != nil {
 			return l, err
 		}
@@ -65,21 +65,21 @@ func (t TwoKeys) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dur
 			c.Unwatch()
 			return l, t.held(key, held)
 		}
-		w, err = c.Write(key, compat.Write{Do: []compat.Cmd{{"MSET", owner, l.Value, deadline, until}}, Exec: true, Draw: t.Fence})
+		w, err = c.Write(key, protocol.Write{Do: []protocol.Cmd{{"MSET", owner, l.Value, deadline, until}}, Exec: true, Draw: t.Fence})
 		if err == nil && w.Done == nil {
 			return l, t.held(key, pair{})
 		}
-		l.Fence, l.How = w.Fence, compat.TakenOver
+		l.Fence, l.How = w.Fence, protocol.TakenOver
 		return l, err
 	}
-	return l, &compat.HeldError{Key: key}
+	return l, &protocol.HeldError{Key: key}
 }
 
 // lease is what we write and believe when we ask for ttl at now.
-func (t TwoKeys) lease(key string, now time.Time, ttl time.Duration) (l compat.Lease, until string, err error) {
-	l = compat.Lease{Key: key, Until: compat.Until(now, ttl), How: compat.Free}
+func (t TwoKeys) lease(key string, now time.Time, ttl time.Duration) (l protocol.Lease, until string, err error) {
+	l = protocol.Lease{Key: key, Until: protocol.Until(now, ttl), How: protocol.Free}
 	if ttl < time.Second {
-		return l, "", fmt.Errorf("%w: a ttl of %v is shorter than the second that this lock counts in", compat.ErrInvalid, ttl)
+		return l, "", fmt.Errorf("%w: a ttl of %v is shorter than the second that this lock counts in", protocol.ErrInvalid, ttl)
 	}
 	if t.Owner != nil {
 		l.Value = t.Owner()
@@ -90,27 +90,27 @@ func (t TwoKeys) lease(key string, now time.Time, ttl time.Duration) (l compat.L
 }
 
 // Extend moves the end of l to now+ttl.
-func (t TwoKeys) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
+func (t TwoKeys) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
 	_, until, err := t.lease(l.Key, now, ttl)
 	_, deadline := dialect.Pair(l.Key)
-	ch := t.change(l, compat.Cmd{"SET", deadline, until}, t.Fence && l.Fence == 0) // adopted, or its number was lost with the reply
-	ch.Final = true                                                                // it writes to what an earlier one watches
-	l.Until = compat.Until(now, ttl)
+	ch := t.change(l, protocol.Cmd{"SET", deadline, until}, t.Fence && l.Fence == 0) // adopted, or its number was lost with the reply
+	ch.Final = true                                                                  // it writes to what an earlier one watches
+	l.Until = protocol.Until(now, ttl)
 	return l, ch, err
 }
 
 // Release deletes both keys if the owner is still ours. It may come late.
-func (t TwoKeys) Release(l compat.Lease) compat.Change {
+func (t TwoKeys) Release(l protocol.Lease) protocol.Change {
 	owner, deadline := dialect.Pair(l.Key)
-	return t.change(l, compat.Cmd{"DEL", owner, deadline}, false)
+	return t.change(l, protocol.Cmd{"DEL", owner, deadline}, false)
 }
 
 // Traits say that it checks the server.
-func (t TwoKeys) Traits() compat.Traits { return compat.Traits{Check: t.check} }
+func (t TwoKeys) Traits() protocol.Traits { return protocol.Traits{Check: t.check} }
 
 // check returns ErrUnsafeServer if there is no WATCH, or no MULTI. No other lock excludes this
 // fleet: its own clients can't do without them either.
-func (t TwoKeys) check(c *compat.Conn, key string) error {
+func (t TwoKeys) check(c *protocol.Conn, key string) error {
 	const use = "a server that has both, as the other clients of these keys do"
 	return ability.Check(c, key, false, ability.Need{Ability: ability.Multi, Use: use}, ability.Need{Ability: ability.Watch, Use: use})
 }

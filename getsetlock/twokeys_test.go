@@ -10,6 +10,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
@@ -99,16 +100,16 @@ EXEC → [1 4]
 		}
 		later := half.Add(2 * time.Minute)
 		l, err := a.Acquire(conn, later, "k", ttl)
-		if err != nil || l.How != compat.TakenOver || l.Value != "me:1" || l.Ambiguous {
+		if err != nil || l.How != protocol.TakenOver || l.Value != "me:1" || l.Ambiguous {
 			t.Fatalf("%+v, %v", l, err)
 		}
-		if l, err = extend(a, conn, later, l, 2*ttl); err != nil || !l.Until.Equal(compat.Until(later, 2*ttl)) {
+		if l, err = extend(a, conn, later, l, 2*ttl); err != nil || !l.Until.Equal(protocol.Until(later, 2*ttl)) {
 			t.Fatalf("Extend: %+v, %v", l, err)
 		}
 		if err := release(a, conn, l); err != nil {
 			t.Fatal(err)
 		}
-		if l, err = a.Acquire(conn, half, "k", ttl); err != nil || l.How != compat.Free || (l.Fence != 0) != c.fence {
+		if l, err = a.Acquire(conn, half, "k", ttl); err != nil || l.How != protocol.Free || (l.Fence != 0) != c.fence {
 			t.Fatalf("%+v, %v", l, err)
 		}
 		if got.String() != c.want[1:] {
@@ -215,7 +216,7 @@ func TestTwoKeysOvertaken(t *testing.T) {
 
 // A takeover that comes too late is a refusal, whatever keeps the condition.
 func TestOvertakenTakeover(t *testing.T) {
-	for name, a := range map[string]compat.Algorithm{"guarded": getsetlock.Guarded{}, "by lists": getsetlock.ListCAS{}} {
+	for name, a := range map[string]protocol.Algorithm{"guarded": getsetlock.Guarded{}, "by lists": getsetlock.ListCAS{}} {
 		s := oldredis.Run(t, "2.4")
 		conn, other := dial(s), s.Dial()
 		conn.Do("SET", "k", "1330862300.5")                                         //nolint:errcheck

@@ -3,8 +3,8 @@ package txlock
 import (
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // Classic is the lock of books and articles: SETNX, then EXPIRE. Two round trips, Redis 2.2 and
@@ -26,44 +26,44 @@ type Classic struct {
 }
 
 // Acquire makes one attempt to hold key until now+ttl.
-func (k Classic) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Value: k.value(key, now), Until: compat.Until(now, ttl), How: compat.Free}
-	expire, err := compat.Expire(k.Millis, key, ttl)
+func (k Classic) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
+	l := protocol.Lease{Key: key, Value: k.value(key, now), Until: protocol.Until(now, ttl), How: protocol.Free}
+	expire, err := protocol.Expire(k.Millis, key, ttl)
 	if err != nil {
 		return l, err
 	}
 	// The EXPIRE must not stand in the same MULTI: it would run for a refused attempt too and
 	// move the holder's end.
-	w, err := c.Write(key, compat.Write{Do: []compat.Cmd{{"SETNX", key, l.Value}}, Draw: k.Fence})
+	w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{{"SETNX", key, l.Value}}, Draw: k.Fence})
 	if err != nil {
 		return l, err
 	}
 	if w.Done[0] != int64(1) {
-		return l, &compat.HeldError{Key: key}
+		return l, &protocol.HeldError{Key: key}
 	}
 	l.Fence = w.Fence
 
-	if w, err = c.Write(key, compat.Write{Do: []compat.Cmd{expire}, Read: true, Last: true}); err != nil {
+	if w, err = c.Write(key, protocol.Write{Do: []protocol.Cmd{expire}, Read: true, Last: true}); err != nil {
 		return l, err // ours, without a TTL: the Locker extends it or releases it
 	}
 	if w.Done[0] == int64(0) || w.Seen.Gone(l.Value) {
-		return l, compat.ErrLost
+		return l, protocol.ErrLost
 	}
 	_, _, err = w.Seen.Value(key)
 	return l, err // not ErrLost, but ours for all we know: a cluster can refuse the GET alone
 }
 
 // Traits say that it checks the server, and repairs a key without a TTL.
-func (k Classic) Traits() compat.Traits {
-	return compat.Traits{Rotates: true, Check: k.check, Repair: k.Repair}
+func (k Classic) Traits() protocol.Traits {
+	return protocol.Traits{Rotates: true, Check: k.check, Repair: k.Repair}
 }
 
 // Repair returns the change that gives the key a TTL if it still holds s.Value and has none. It
-// returns [compat.ErrHeld] for a timestamp, and if NoRepair is set.
-func (k Classic) Repair(now time.Time, s compat.State, ttl time.Duration) (compat.Change, error) {
+// returns [protocol.ErrHeld] for a timestamp, and if NoRepair is set.
+func (k Classic) Repair(now time.Time, s protocol.State, ttl time.Duration) (protocol.Change, error) {
 	if k.NoRepair || dialect.IsTime(s.Value) {
-		return compat.Change{}, compat.ErrHeld
+		return protocol.Change{}, protocol.ErrHeld
 	}
-	expire, err := compat.Expire(k.Millis, s.Key, ttl)
-	return compat.Change{Key: s.Key, Value: s.Value, Do: []compat.Cmd{expire}, Persistent: true, Once: true}, err
+	expire, err := protocol.Expire(k.Millis, s.Key, ttl)
+	return protocol.Change{Key: s.Key, Value: s.Value, Do: []protocol.Cmd{expire}, Persistent: true, Once: true}, err
 }

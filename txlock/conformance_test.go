@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/conformance"
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -31,7 +31,7 @@ func TestConformance(t *testing.T) {
 					}
 					conformance.Run(t, conformance.Algorithm{
 						Name: f.Name,
-						New: func(fence bool) compat.Algorithm {
+						New: func(fence bool) protocol.Algorithm {
 							a := fleet
 							a.Fence = fence
 							return a

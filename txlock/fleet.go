@@ -3,8 +3,8 @@ package txlock
 import (
 	"fmt"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // A Fleet is [Guarded] beside clients in another language. It writes what they write; unlike most
@@ -23,7 +23,7 @@ type Fleet struct {
 }
 
 // Named returns the lock of a client in the field: "redis-py-2.10", "redis-in-action", "Beaker", …
-// The error is [compat.ErrInvalid]: no client has that name (the error lists similar names), or the
+// The error is [protocol.ErrInvalid]: no client has that name (the error lists similar names), or the
 // client writes a time, not a token.
 //
 // The client's own name for the key is dialect.Format.Key's. Where the client counts in
@@ -35,11 +35,11 @@ func Named(name string) (Fleet, error) {
 	f, err := dialect.Lookup(name)
 	switch {
 	case err != nil: // ErrUnknown, or ErrUnsupported: the locks of Redisson are hashes
-		return Fleet{}, fmt.Errorf("%w: %w", compat.ErrInvalid, err)
+		return Fleet{}, fmt.Errorf("%w: %w", protocol.ErrInvalid, err)
 	case f.Kind == dialect.TwoKeys:
-		return Fleet{}, fmt.Errorf("%w: %s has its deadline on a second key: use getsetlock.TwoKeys", compat.ErrInvalid, f.Name)
+		return Fleet{}, fmt.Errorf("%w: %s has its deadline on a second key: use getsetlock.TwoKeys", protocol.ErrInvalid, f.Name)
 	case f.Kind.Timed():
-		return Fleet{}, fmt.Errorf("%w: %s writes a time, not a token: use getsetlock.Named", compat.ErrInvalid, f.Name)
+		return Fleet{}, fmt.Errorf("%w: %s writes a time, not a token: use getsetlock.Named", protocol.ErrInvalid, f.Name)
 	}
 	fleet := Fleet{NoRepair: !f.Repair}
 	fleet.Millis = f.TTL == dialect.TTLMillis
@@ -56,19 +56,19 @@ const wakeFor = 1
 
 // Release deletes the key if it still holds our token, and in the same transaction wakes a waiter
 // of the fleet.
-func (f Fleet) Release(l compat.Lease) compat.Change {
+func (f Fleet) Release(l protocol.Lease) protocol.Change {
 	ch := f.Options.Release(l)
 	if f.Wake == nil {
 		return ch
 	}
 	if list := f.Wake(l.Key); list != "" {
-		ch.If = compat.Watch
-		ch.Do = []compat.Cmd{{"DEL", l.Key}, {"DEL", list}, {"LPUSH", list, 1}, {"EXPIRE", list, wakeFor}}
+		ch.If = protocol.Watch
+		ch.Do = []protocol.Cmd{{"DEL", l.Key}, {"DEL", list}, {"LPUSH", list, 1}, {"EXPIRE", list, wakeFor}}
 	}
 	return ch
 }
 
 // Traits say that it checks the server, and repairs a key without a TTL.
-func (f Fleet) Traits() compat.Traits {
-	return compat.Traits{Rotates: true, Check: f.check, Repair: Classic{Options: f.Options, NoRepair: f.NoRepair}.Repair}
+func (f Fleet) Traits() protocol.Traits {
+	return protocol.Traits{Rotates: true, Check: f.check, Repair: Classic{Options: f.Options, NoRepair: f.NoRepair}.Repair}
 }

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -37,7 +37,7 @@ func TestNamed(t *testing.T) {
 		if f.TTL == dialect.TTLMillis {
 			setex, expire = "PSETEX k 10000 ", "PEXPIRE k 10000 → 1\n"
 		}
-		for _, a := range []compat.Algorithm{fleet, txlock.Classic{Options: fleet.Options, NoRepair: fleet.NoRepair}} {
+		for _, a := range []protocol.Algorithm{fleet, txlock.Classic{Options: fleet.Options, NoRepair: fleet.NoRepair}} {
 			s := oldredis.Run(t, "2.6")
 			c := dial(s)
 			got := s.Record()
@@ -53,7 +53,7 @@ func TestNamed(t *testing.T) {
 			if _, ok := f.Token.Read(l.Value); !ok && f.Token.Proves() || l.Ambiguous {
 				t.Errorf("%s: wrote %q, which is not %s; ambiguous %v", f.Name, l.Value, f.Token, l.Ambiguous)
 			}
-			if second, err := a.Acquire(dial(s), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) || second.Value == l.Value {
+			if second, err := a.Acquire(dial(s), s.Now(), "k", ttl); !errors.Is(err, protocol.ErrHeld) || second.Value == l.Value {
 				t.Errorf("%s: a second client: %q, %v; want ErrHeld and its own value", f.Name, second.Value, err)
 			}
 			if err := release(a, c, l); err != nil {
@@ -97,7 +97,7 @@ func TestFleetRepair(t *testing.T) {
 			c := dial(s)
 			c.Do("SET", "k", value) //nolint:errcheck
 			st, err := fleet.Inspect(c, s.Now(), "k")
-			if err != nil || st.Status != compat.StatusPersistent {
+			if err != nil || st.Status != protocol.StatusPersistent {
 				t.Fatalf("%s: %+v, %v", name, st, err)
 			}
 			err = repair(fleet, c, s.Now(), st, ttl)
@@ -110,7 +110,7 @@ func TestFleetRepair(t *testing.T) {
 }
 
 // repair carries out a repair of what st shows over c.
-func repair(a compat.Algorithm, c *compat.Conn, now time.Time, st compat.State, ttl time.Duration) error {
+func repair(a protocol.Algorithm, c *protocol.Conn, now time.Time, st protocol.State, ttl time.Duration) error {
 	ch, err := a.Traits().Repair(now, st, ttl)
 	if err == nil {
 		_, err = c.Run(ch)
@@ -122,7 +122,7 @@ func TestNamedErrors(t *testing.T) {
 	for name, want := range map[string]string{
 		"redis-py-2.11": "redis-py-2.10", "redis-py-2.9": "getsetlock.Named", "mlanett-redis-lock": "getsetlock.TwoKeys",
 	} {
-		if _, err := txlock.Named(name); !errors.Is(err, compat.ErrInvalid) || !strings.Contains(err.Error(), want) {
+		if _, err := txlock.Named(name); !errors.Is(err, protocol.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want ErrInvalid with %q", name, err, want)
 		}
 	}
@@ -140,7 +140,7 @@ func TestFleetLeavesStrangers(t *testing.T) {
 		for _, other := range dialect.All() {
 			for _, v := range other.Examples {
 				c.Do("SET", "k", v) //nolint:errcheck
-				if _, err := fleet.Acquire(c, s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
+				if _, err := fleet.Acquire(c, s.Now(), "k", ttl); !errors.Is(err, protocol.ErrHeld) {
 					t.Errorf("%s on %q: %v, want ErrHeld", f.Name, v, err)
 				}
 				got, _ := redis.String(c.Do("GET", "k"))
@@ -191,7 +191,7 @@ func TestFleetWakesWaiters(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.Do("SET", key, "another's") //nolint:errcheck
-		if err := release(fleet, c, l); !errors.Is(err, compat.ErrLost) {
+		if err := release(fleet, c, l); !errors.Is(err, protocol.ErrLost) {
 			t.Errorf("a release of another's lock: %v, want ErrLost", err)
 		}
 		if n, _ := redis.Int(c.Do("EXISTS", "lock-signal:report")); n != 0 {
@@ -201,7 +201,7 @@ func TestFleetWakesWaiters(t *testing.T) {
 	if other, _ := txlock.Named("redis-py-3"); other.Wake != nil {
 		t.Error("redis-py's waiters have no list")
 	}
-	if _, err := txlock.Named("Redisson"); !errors.Is(err, compat.ErrInvalid) || !errors.Is(err, dialect.ErrUnsupported) {
+	if _, err := txlock.Named("Redisson"); !errors.Is(err, protocol.ErrInvalid) || !errors.Is(err, dialect.ErrUnsupported) {
 		t.Errorf("Redisson: %v, want ErrInvalid and ErrUnsupported", err)
 	}
 }

@@ -3,7 +3,7 @@ package txlock
 import (
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // Guarded sets the key and its TTL in one command, under a WATCH, so that it does nothing if
@@ -17,9 +17,9 @@ import (
 type Guarded struct{ Options }
 
 // Acquire makes one attempt to hold key until now+ttl.
-func (g Guarded) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Value: g.value(key, now), Until: compat.Until(now, ttl), How: compat.Free}
-	setex, err := compat.SetEx(g.Millis, key, l.Value, ttl)
+func (g Guarded) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
+	l := protocol.Lease{Key: key, Value: g.value(key, now), Until: protocol.Until(now, ttl), How: protocol.Free}
+	setex, err := protocol.SetEx(g.Millis, key, l.Value, ttl)
 	if err != nil {
 		return l, err
 	}
@@ -29,18 +29,18 @@ func (g Guarded) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dur
 	}
 	if exists {
 		c.Unwatch()
-		return l, &compat.HeldError{Key: key, Value: held}
+		return l, &protocol.HeldError{Key: key, Value: held}
 	}
-	w, err := c.Write(key, compat.Write{Do: []compat.Cmd{setex}, Exec: true, Draw: g.Fence, Last: true})
+	w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{setex}, Exec: true, Draw: g.Fence, Last: true})
 	switch {
 	case err != nil:
 		return l, err
 	case w.Done == nil:
-		return l, &compat.HeldError{Key: key} // taken since our GET
+		return l, &protocol.HeldError{Key: key} // taken since our GET
 	}
 	l.Fence = w.Fence
 	return l, nil
 }
 
 // Traits say that it checks the server.
-func (g Guarded) Traits() compat.Traits { return compat.Traits{Rotates: true, Check: g.check} }
+func (g Guarded) Traits() protocol.Traits { return protocol.Traits{Rotates: true, Check: g.check} }

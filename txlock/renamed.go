@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // Renamed makes another key that has a TTL, and renames it to the lock's: so the lock's key is
@@ -22,19 +22,19 @@ import (
 type Renamed struct{ Options }
 
 // Acquire makes one attempt to hold key until now+ttl.
-func (r Renamed) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (r Renamed) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	value, aux := r.named(key, now)
-	l := compat.Lease{Key: key, Value: value, Until: compat.Until(now, ttl), How: compat.Free}
+	l := protocol.Lease{Key: key, Value: value, Until: protocol.Until(now, ttl), How: protocol.Free}
 	var name, tmp any = key, aux
-	setex, err := compat.SetEx(r.Millis, tmp, l.Value, ttl)
+	setex, err := protocol.SetEx(r.Millis, tmp, l.Value, ttl)
 	if err != nil {
 		return l, err
 	}
-	w, err := c.Write(key, compat.Write{
-		Before: []compat.Cmd{setex},
-		Do:     []compat.Cmd{{"RENAMENX", tmp, name}},
+	w, err := c.Write(key, protocol.Write{
+		Before: []protocol.Cmd{setex},
+		Do:     []protocol.Cmd{{"RENAMENX", tmp, name}},
 		Draw:   r.Fence,
-		After:  []compat.Cmd{{"DEL", tmp}},
+		After:  []protocol.Cmd{{"DEL", tmp}},
 		Read:   true,
 		Last:   true,
 	})
@@ -47,7 +47,7 @@ func (r Renamed) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dur
 	case err != nil:
 		return l, err
 	case w.Done == nil: // nothing was watched; but if EXEC says so, it did not run
-		return l, compat.ErrAborted
+		return l, protocol.ErrAborted
 	case w.Done[0] == int64(0):
 		return l, w.Seen.Refused(key)
 	}
@@ -58,13 +58,13 @@ func (r Renamed) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dur
 // named is the value of an acquisition, and the key of our own named after it.
 func (r Renamed) named(key string, now time.Time) (value, tmp string) {
 	value = r.value(key, now)
-	return value, compat.Aux(key, value)
+	return value, protocol.Aux(key, value)
 }
 
 // Traits say that it checks the server.
-func (r Renamed) Traits() compat.Traits { return compat.Traits{Rotates: true, Check: r.check} }
+func (r Renamed) Traits() protocol.Traits { return protocol.Traits{Rotates: true, Check: r.check} }
 
 // check is Options' own, and asks whether the TTL travels with the name.
-func (r Renamed) check(c *compat.Conn, key string) error {
+func (r Renamed) check(c *protocol.Conn, key string) error {
 	return r.needs(c, key, ability.Need{Ability: ability.Renamenx, Use: "txlock.Guarded"})
 }

@@ -10,7 +10,7 @@
 //	          MULTI; EXPIRE key; EXEC   nil: somebody was faster
 //	release   WATCH key; GET key        ours?
 //	          MULTI; DEL key; EXEC      nil: somebody was faster
-//	          or, with Options.ListCAS, in one round trip by lists (compat.ListCAS)
+//	          or, with Options.ListCAS, in one round trip by lists (protocol.ListCAS)
 //
 // On the connection that acquired, if it is pinned (compat.Options.MaxPinned), each
 // is one round trip; nil: compare, as above.
@@ -34,8 +34,8 @@ package txlock
 import (
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // Options are the same for each variant. The zero value works on every server
@@ -50,14 +50,14 @@ type Options struct {
 	Fence bool
 
 	// ListCAS releases in one round trip instead of two, by a transaction of list commands that
-	// compares ([compat.ListCAS]). It costs the server twelve commands, some 20 µs, so it pays
+	// compares ([protocol.ListCAS]). It costs the server twelve commands, some 20 µs, so it pays
 	// where a round trip takes longer than that, and writes a kilobyte to the AOF and the replicas
 	// instead of 60 bytes. The lock checks the server for it. A key of more than
 	// compat.MaxListCASKey bytes, or a value that is empty or equal to its key, is released as
 	// without it.
 	ListCAS bool
 
-	// Token returns the value of the next acquisition, unique to it. nil: [compat.NewToken].
+	// Token returns the value of the next acquisition, unique to it. nil: [protocol.NewToken].
 	Token func() string
 
 	// Form makes the value from the token, the key and the time of the acquisition, for clients
@@ -66,30 +66,30 @@ type Options struct {
 }
 
 // Extend moves the end of l to now+ttl: by EXPIRE, or by SETEX if the token must be a new one.
-func (o Options) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
-	ch := compat.Change{Key: l.Key, Value: l.Value, Draw: o.Fence && l.Fence == 0} // adopted, or its number was lost with the reply
-	cmd, err := compat.Expire(o.Millis, l.Key, ttl)
+func (o Options) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
+	ch := protocol.Change{Key: l.Key, Value: l.Value, Draw: o.Fence && l.Fence == 0} // adopted, or its number was lost with the reply
+	cmd, err := protocol.Expire(o.Millis, l.Key, ttl)
 	if rotate {
 		l.Value = o.value(l.Key, now)
-		cmd, err = compat.SetEx(o.Millis, l.Key, l.Value, ttl)
+		cmd, err = protocol.SetEx(o.Millis, l.Key, l.Value, ttl)
 	}
-	ch.Do = []compat.Cmd{cmd}
-	l.Until = compat.Until(now, ttl)
+	ch.Do = []protocol.Cmd{cmd}
+	l.Until = protocol.Until(now, ttl)
 	return l, ch, err
 }
 
 // Release deletes the key if it still holds our token: two round trips, or one on a pinned
 // connection or with ListCAS.
-func (o Options) Release(l compat.Lease) compat.Change {
-	ch := compat.Change{Key: l.Key, Value: l.Value}
-	if o.ListCAS && compat.ListCAS.CanCompare(l.Key, l.Value) == nil {
-		ch.If = compat.ListCAS
+func (o Options) Release(l protocol.Lease) protocol.Change {
+	ch := protocol.Change{Key: l.Key, Value: l.Value}
+	if o.ListCAS && protocol.ListCAS.CanCompare(l.Key, l.Value) == nil {
+		ch.If = protocol.ListCAS
 	}
 	return ch
 }
 
 // Inspect reads the token and the TTL: one round trip.
-func (o Options) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
+func (o Options) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error) {
 	if o.Millis {
 		return c.InspectToken(now, key, time.Millisecond)
 	}
@@ -98,10 +98,10 @@ func (o Options) Inspect(c *compat.Conn, now time.Time, key string) (compat.Stat
 
 // check returns ErrUnsafeServer if a key with a TTL does not stand up to SETNX here, or can't be
 // extended or released safely.
-func (o Options) check(c *compat.Conn, key string) error { return o.needs(c, key) }
+func (o Options) check(c *protocol.Conn, key string) error { return o.needs(c, key) }
 
 // needs is check for a lock that needs more.
-func (o Options) needs(c *compat.Conn, key string, more ...ability.Need) error {
+func (o Options) needs(c *protocol.Conn, key string, more ...ability.Need) error {
 	const use = "getsetlock.ListCAS, or where that is refused too getsetlock.Classic"
 	ttl := ability.Need{Ability: ability.Setex, Use: use}
 	if o.Millis {
@@ -121,7 +121,7 @@ func (o Options) value(key string, now time.Time) string {
 	if o.Token != nil {
 		token = o.Token()
 	} else {
-		token = compat.NewToken()
+		token = protocol.NewToken()
 	}
 	if o.Form != nil {
 		return o.Form(key, now, token)

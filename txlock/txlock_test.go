@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/conformance"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -20,10 +20,10 @@ func options(token string) txlock.Options {
 }
 
 // dial returns a connection for algorithms that are run without a Locker.
-func dial(s *oldredis.Server) *compat.Conn { return compat.NewConn(s.Dial()) }
+func dial(s *oldredis.Server) *protocol.Conn { return protocol.NewConn(s.Dial()) }
 
 // extend carries out an extension of l over c.
-func extend(a compat.Algorithm, c *compat.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+func extend(a protocol.Algorithm, c *protocol.Conn, now time.Time, l protocol.Lease, ttl time.Duration) (protocol.Lease, error) {
 	next, ch, err := a.Extend(now, l, ttl, false)
 	if err == nil {
 		_, err = c.Run(ch)
@@ -32,7 +32,7 @@ func extend(a compat.Algorithm, c *compat.Conn, now time.Time, l compat.Lease, t
 }
 
 // release carries out a release of l over c.
-func release(a compat.Algorithm, c *compat.Conn, l compat.Lease) error {
+func release(a protocol.Algorithm, c *protocol.Conn, l protocol.Lease) error {
 	_, err := c.Run(a.Release(l))
 	return err
 }
@@ -43,7 +43,7 @@ func TestAcquire(t *testing.T) {
 	fenced.Fence, millis.Millis = true, true
 	for _, c := range []struct {
 		name string
-		a    compat.Algorithm
+		a    protocol.Algorithm
 		want string
 	}{
 		{"classic", txlock.Classic{Options: options("me")}, `
@@ -98,7 +98,7 @@ GET k → me
 func TestExtendAndRelease(t *testing.T) {
 	millis := options("me")
 	millis.Millis = true
-	for _, a := range []compat.Algorithm{
+	for _, a := range []protocol.Algorithm{
 		txlock.Classic{Options: options("me")}, txlock.Guarded{Options: options("me")}, txlock.Renamed{Options: options("me")}, txlock.Renamed{Options: millis},
 	} {
 		s := oldredis.Run(t, "2.6")
@@ -136,7 +136,7 @@ EXEC → [1]
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		a    compat.Algorithm
+		a    protocol.Algorithm
 		want string
 	}{
 		{"classic", txlock.Classic{Options: options("me")}, "SETNX k me → 0\n"},
@@ -147,7 +147,7 @@ func TestRefusals(t *testing.T) {
 		conn := dial(s)
 		conn.Do("SET", "k", "other") //nolint:errcheck
 		b := s.Record()
-		if _, err := c.a.Acquire(conn, s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
+		if _, err := c.a.Acquire(conn, s.Now(), "k", ttl); !errors.Is(err, protocol.ErrHeld) {
 			t.Errorf("%s: %v, want ErrHeld", c.name, err)
 		}
 		if b.String() != c.want {
@@ -167,7 +167,7 @@ func TestClassicThatWasOvertaken(t *testing.T) {
 		defer other.Do("DEL", "k")            //nolint:errcheck
 		return run()
 	})
-	if _, err := a.Acquire(slow, s.Now(), "k", ttl); !errors.Is(err, compat.ErrLost) {
+	if _, err := a.Acquire(slow, s.Now(), "k", ttl); !errors.Is(err, protocol.ErrLost) {
 		t.Errorf("%v, want ErrLost", err)
 	}
 }
@@ -180,16 +180,16 @@ func TestGuardedThatWasOvertaken(t *testing.T) {
 		return run()
 	})
 	a := txlock.Guarded{Options: options("me")}
-	if _, err := a.Acquire(slow, s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
+	if _, err := a.Acquire(slow, s.Now(), "k", ttl); !errors.Is(err, protocol.ErrHeld) {
 		t.Errorf("%v, want ErrHeld", err)
 	}
 }
 
 // meddled is c, on which serve answers in place of the server, or beside it, each command of a name.
-func meddled(c redis.Conn, name string, serve func(run func(...any) any) any) *compat.Conn {
+func meddled(c redis.Conn, name string, serve func(run func(...any) any) any) *protocol.Conn {
 	net := new(conformance.Network)
 	net.Expect(conformance.Fate{Serve: serve}.Of(name))
-	return compat.NewConn(net.Conn(c))
+	return protocol.NewConn(net.Conn(c))
 }
 
 // A renewal of our own between a release's GET and its EXEC aborts it; one more
@@ -198,7 +198,7 @@ func TestRenewalAbortsRelease(t *testing.T) {
 	s := oldredis.Run(t, "2.4")
 	a := txlock.Renamed{Options: options("me")}
 	c, renewer := s.Dial(), s.Dial()
-	l, err := a.Acquire(compat.NewConn(c), s.Now(), "k", ttl)
+	l, err := a.Acquire(protocol.NewConn(c), s.Now(), "k", ttl)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestRenewalAbortsRelease(t *testing.T) {
 func TestCheckMillis(t *testing.T) {
 	for _, name := range []string{"PSETEX", "PEXPIRE", "PTTL"} {
 		c := meddled(oldredis.Run(t, "7.0").Dial(), name, func(run func(...any) any) any { return run("NOSUCH") })
-		if err := (txlock.Guarded{Options: txlock.Options{Millis: true}}).Traits().Check(c, "k"); !errors.Is(err, compat.ErrUnsafeServer) {
+		if err := (txlock.Guarded{Options: txlock.Options{Millis: true}}).Traits().Check(c, "k"); !errors.Is(err, protocol.ErrUnsafeServer) {
 			t.Errorf("without %s: %v, want ErrUnsafeServer", name, err)
 		}
 	}
@@ -227,7 +227,7 @@ func TestCheckMillis(t *testing.T) {
 // Every variant refuses a server on which it excludes nobody, and each says why.
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {
-		a       compat.Algorithm
+		a       protocol.Algorithm
 		version string
 		why     string // "" : safe
 	}{

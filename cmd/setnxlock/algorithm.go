@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/auto"
 	"github.com/setnxlock/setnxlock/compat/locks"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/server"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
@@ -17,9 +17,9 @@ import (
 // A candidate is a lock that may be right for a server.
 type candidate struct {
 	name string // as --algorithm has it
-	compat.Algorithm
-	several compat.Algorithm // the same of several keys in one transaction; nil if there is none
-	drops   eviction         // of the server that it was picked for
+	protocol.Algorithm
+	several protocol.Algorithm // the same of several keys in one transaction; nil if there is none
+	drops   eviction           // of the server that it was picked for
 }
 
 // names are the values of --algorithm, families first.
@@ -117,7 +117,7 @@ func (a *app) placed(ctx context.Context, n node, c candidate, key string) (cand
 // unfit reports that a lock can't be had here, so that the next one is tried: it is not safe, or
 // the connection breaks on what it needs.
 func unfit(err error) bool {
-	return errors.Is(err, compat.ErrUnsafeServer) || errors.Is(err, compat.ErrUnanswered)
+	return errors.Is(err, protocol.ErrUnsafeServer) || errors.Is(err, protocol.ErrUnanswered)
 }
 
 // check asks a lock whether it is safe here for key.
@@ -139,7 +139,7 @@ func (a *app) pickAuto(ctx context.Context, n node, key string, fence bool) (can
 	}
 	defer a.keep()
 	r, choice, err := auto.Ask(ctx, n.source, o)
-	if o.Fence && r.Writable && !r.Multi && errors.Is(err, compat.ErrUnsafeServer) {
+	if o.Fence && r.Writable && !r.Multi && errors.Is(err, protocol.ErrUnsafeServer) {
 		o.Fence = false
 		r, choice, err = auto.Ask(ctx, n.source, o)
 	}
@@ -174,7 +174,7 @@ func (a *app) autoOptions(n node, prefix string, fence bool) (auto.Options, erro
 // asking is the failure of a choice: what the server said, or why it could not be asked.
 func (a *app) asking(ctx context.Context, n node, err error) error {
 	var refused redis.Error
-	if unfit(err) || errors.Is(err, compat.ErrDenied) || errors.As(err, &refused) && !errors.Is(err, server.ErrAuth) {
+	if unfit(err) || errors.Is(err, protocol.ErrDenied) || errors.As(err, &refused) && !errors.Is(err, server.ErrAuth) {
 		return err
 	}
 	return a.probing(ctx, n, err)
@@ -212,7 +212,7 @@ func (a *app) probing(ctx context.Context, n node, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case errors.Is(err, compat.ErrUnsafeServer), errors.Is(err, compat.ErrDenied):
+	case errors.Is(err, protocol.ErrUnsafeServer), errors.Is(err, protocol.ErrDenied):
 		return err
 	case errors.Is(err, server.ErrAuth):
 		return &failure{statusUnavailable, err, passwordHint}

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -58,18 +58,18 @@ func TestArticlesOnTheWire(t *testing.T) {
 // wire is what a variant sends, and what it is answered.
 func wire(t *testing.T, name, server string) string {
 	s := oldredis.Run(t, server)
-	c := compat.NewConn(s.Dial())
+	c := protocol.NewConn(s.Dial())
 	a, rival := fit(t, c, name), fit(t, c, strings.Replace(name, "rw:read", "rw:write", 1))
 	const ttl = 30 * time.Second
-	cycle := func(c *compat.Conn, key string) (ask, refused, extended, released string) {
+	cycle := func(c *protocol.Conn, key string) (ask, refused, extended, released string) {
 		step := func(f func() error) string {
 			got := s.Record()
-			if err := f(); err != nil && !errors.Is(err, compat.ErrHeld) {
+			if err := f(); err != nil && !errors.Is(err, protocol.ErrHeld) {
 				t.Fatalf("%s on %s: %v", name, server, err)
 			}
 			return got.String()
 		}
-		var l compat.Lease
+		var l protocol.Lease
 		ask = step(func() (err error) { l, err = a.Acquire(c, s.Now(), key, ttl); return err })
 		refused = step(func() error { _, err := rival.Acquire(c, s.Now(), key, ttl); return err })
 		extended = step(func() error {
@@ -89,10 +89,10 @@ func wire(t *testing.T, name, server string) string {
 }
 
 // fit is the published lock of that name, or the first of a variant's that the server is fit for.
-func fit(t *testing.T, c *compat.Conn, name string) compat.Algorithm {
+func fit(t *testing.T, c *protocol.Conn, name string) protocol.Algorithm {
 	for _, l := range broken.Published() {
 		if l.Name == name {
-			return l.New(compat.NewToken, false)
+			return l.New(protocol.NewToken, false)
 		}
 	}
 	list, err := candidates(name, getsetlock.Float, false, "")

@@ -12,7 +12,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/textfile"
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/server"
 )
 
@@ -72,15 +72,15 @@ func (a *app) keep() {
 // still there. What contradicts is forgotten, for run to ask anew, and the lock's own check tells
 // what it is.
 type sure struct {
-	compat.Algorithm
+	protocol.Algorithm
 	a *app
 	r server.Report
 }
 
-func (s *sure) Traits() compat.Traits {
+func (s *sure) Traits() protocol.Traits {
 	t := s.Algorithm.Traits()
 	if check := t.Check; check != nil {
-		t.Check = func(c *compat.Conn, key string) error {
+		t.Check = func(c *protocol.Conn, key string) error {
 			if s.r.SameServer(c) {
 				return nil
 			}
@@ -92,10 +92,10 @@ func (s *sure) Traits() compat.Traits {
 	return t
 }
 
-func (s *sure) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (s *sure) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	l, err := s.Algorithm.Acquire(c, now, key, ttl)
 	var refused redis.Error
-	if !errors.As(err, &refused) || errors.Is(err, compat.ErrHeld) || errors.Is(err, compat.ErrForeign) {
+	if !errors.As(err, &refused) || errors.Is(err, protocol.ErrHeld) || errors.Is(err, protocol.ErrForeign) {
 		return l, err
 	}
 	s.a.known.Forget(s.r)
@@ -103,7 +103,7 @@ func (s *sure) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Durat
 	s.a.keep()
 	if check := s.Algorithm.Traits().Check; check != nil && !strings.HasPrefix(string(refused), "MOVED") {
 		if why := check(c, key); why != nil {
-			return l, compat.Refused.Mark(why)
+			return l, protocol.Refused.Mark(why)
 		}
 	}
 	return l, err

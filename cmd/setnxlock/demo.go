@@ -15,6 +15,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/txlock"
 	"github.com/spf13/cobra"
 )
@@ -71,7 +72,7 @@ func (a *app) demo() error {
 type entry struct {
 	name    string
 	version string
-	compat.Algorithm
+	protocol.Algorithm
 }
 
 func entries() []entry {
@@ -251,7 +252,7 @@ func (d *demo) takeover(e entry) error {
 		return err
 	}
 	how := "taken over"
-	if bob.Lease().How == compat.Free {
+	if bob.Lease().How == protocol.Free {
 		how = "its TTL had freed it"
 	}
 	tell("bob has the lock (%s), fence %d", how, bob.Fence())
@@ -301,7 +302,7 @@ func (d *demo) refusal() error {
 	defer s.Close()
 	c := s.Dial()
 	defer c.Close()
-	for _, cmd := range []compat.Cmd{{"SETNX", "job", "alice"}, {"EXPIRE", "job", 30}, {"SETNX", "job", "bob"}} {
+	for _, cmd := range []protocol.Cmd{{"SETNX", "job", "alice"}, {"EXPIRE", "job", 30}, {"SETNX", "job", "bob"}} {
 		reply, err := redis.Int(c.Do(cmd[0].(string), cmd[1:]...))
 		if err != nil {
 			return err

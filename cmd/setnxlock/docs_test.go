@@ -20,8 +20,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 const root = "../.."
@@ -133,7 +133,7 @@ func TestProgramsOfTheDocs(t *testing.T) {
 				cmd := exec.Command(bin + strconv.Itoa(i))
 				cmd.Env = append(os.Environ(), "SETNXLOCK_REDIS="+startAll(t, servers))
 				out, err = cmd.CombinedOutput()
-				if !strings.Contains(string(out), compat.ErrTimeout.Error()) || time.Now().After(late) {
+				if !strings.Contains(string(out), protocol.ErrTimeout.Error()) || time.Now().After(late) {
 					break
 				}
 			}

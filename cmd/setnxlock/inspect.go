@@ -16,6 +16,7 @@ import (
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 	"github.com/spf13/cobra"
@@ -153,7 +154,7 @@ func (a *app) viewOf(ctx context.Context, key string, asked []string) (*view, er
 }
 
 // lens is how the lock that the flags name reads keys, and its algorithm, if it must look itself.
-func (a *app) lens() (verdict.Lens, compat.Algorithm, error) {
+func (a *app) lens() (verdict.Lens, protocol.Algorithm, error) {
 	d, err := a.dialectValue()
 	if err != nil {
 		return verdict.Lens{}, nil, err
@@ -190,7 +191,7 @@ type looker struct {
 	found  *verdict.Verdict
 }
 
-func (l looker) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
+func (l looker) Inspect(c *protocol.Conn, now time.Time, key string) (compat.State, error) {
 	all, err := l.server.Read(c, now, key)
 	if err != nil {
 		return compat.State{Key: key, TTL: compat.NoTTL}, err
@@ -250,7 +251,7 @@ func (a *app) seesAll(ctx context.Context, p *deployment, t *target) error {
 		if err != nil {
 			return nil
 		}
-		replies, _ := compat.NewConn(c).Pipe(compat.Cmd{"ZCARD", compat.Aux(key, "readers")}, compat.Cmd{"TYPE", key})
+		replies, _ := protocol.NewConn(c).Pipe(protocol.Cmd{"ZCARD", protocol.Aux(key, "readers")}, protocol.Cmd{"TYPE", key})
 		c.Close()
 		if len(replies) < 2 || replies[0] == int64(0) && replies[1] != "hash" {
 			continue

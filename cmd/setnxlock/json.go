@@ -7,8 +7,8 @@ import (
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // printJSON prints an answer for machines.
@@ -50,7 +50,7 @@ func keyJSON(v verdict.Verdict, at time.Time) jsonKey {
 		KeyBytes: raw(v.Key), ValueBytes: raw(v.Value), Until: moment(v.Until), Clock: v.Clock,
 		Holders: []jsonHolder{}, Wrong: orEmpty(v.Wrong), Else: orEmpty(v.Else), At: *moment(at),
 	}
-	if v.TTL != compat.NoTTL && v.Status != compat.StatusFree {
+	if v.TTL != protocol.NoTTL && v.Status != protocol.StatusFree {
 		seconds := v.TTL.Seconds()
 		j.TTL = &seconds
 	}

@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/bridge"
 	"github.com/setnxlock/setnxlock/compat/locks"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/spf13/cobra"
 )
@@ -162,7 +162,7 @@ func item(b *strings.Builder, name, text string, width int) {
 
 // bridges are the locks of --algorithm bridge: between the clients that --dialect
 // names and clients of tokens on the same key.
-func bridges(d getsetlock.Dialect, fence bool) []compat.Algorithm {
+func bridges(d getsetlock.Dialect, fence bool) []protocol.Algorithm {
 	b, err := bridge.Named(d.Name)
 	if err != nil { // no client's: one of ours; or its Check refuses it
 		b.Dialect = d
@@ -170,5 +170,5 @@ func bridges(d getsetlock.Dialect, fence bool) []compat.Algorithm {
 	b.Fence = fence
 	seconds := b
 	b.Millis = true
-	return []compat.Algorithm{b, seconds}
+	return []protocol.Algorithm{b, seconds}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
@@ -219,11 +219,11 @@ func (a *app) suspects(ctx context.Context, c redis.Conn, keys []string, f repai
 		if err := ctx.Err(); err != nil {
 			return interruptedBefore()
 		}
-		all, err := server.Read(compat.NewConn(c), time.Now(), keys...)
+		all, err := server.Read(protocol.NewConn(c), time.Now(), keys...)
 		for _, content := range all {
 			looked++
 			v := verdict.Lens{}.Judge(content, time.Now())
-			if f.match == "" || v.IsLock(false) && v.Status != compat.StatusHeld {
+			if f.match == "" || v.IsLock(false) && v.Status != protocol.StatusHeld {
 				seen = append(seen, v)
 			}
 		}
@@ -321,11 +321,11 @@ func (of repairing) remedy(v verdict.Verdict, given bool) remedy {
 func (of repairing) judge(v verdict.Verdict, given bool) (action, why string) {
 	pair := of.format.Kind == dialect.TwoKeys
 	switch {
-	case v.Status == compat.StatusFree:
+	case v.Status == protocol.StatusFree:
 		return doLeave, "there is no such key"
 	case v.Lock == verdict.Redisson, v.Lock == verdict.NoLock, v.Lock == verdict.RW:
 		return doLeave, "it is a " + v.Format + ", which repair does not touch"
-	case v.TTL != compat.NoTTL:
+	case v.TTL != protocol.NoTTL:
 		return doLeave, fmt.Sprintf("its TTL of %v runs: it is held", v.TTL.Round(time.Millisecond))
 	case pair && v.Lock != verdict.Pair, !pair && v.Lock == verdict.Pair:
 		return doLeave, "it is no lock of " + of.name
@@ -333,7 +333,7 @@ func (of repairing) judge(v verdict.Verdict, given bool) (action, why string) {
 		return doLeave, fmt.Sprintf("the keys of %s are called %s; give the key itself if it is one", of.name, of.format.KeyName)
 	case !given && v.Sure == verdict.Possible:
 		return doLeave, "nothing but the value's form says that it is a lock; give the key itself if it is one"
-	case pair && v.Status == compat.StatusDead:
+	case pair && v.Status == protocol.StatusDead:
 		return doRemove, "its time passed at " + verdict.Moment(v.Until) + "; both keys go"
 	case pair:
 		return doLeave, "its time has not passed"
@@ -409,7 +409,7 @@ func again(c redis.Conn, plan []remedy) error {
 		if !acts(*r) {
 			continue
 		}
-		all, err := new(verdict.Server).Read(compat.NewConn(c), time.Now(), r.Key)
+		all, err := new(verdict.Server).Read(protocol.NewConn(c), time.Now(), r.Key)
 		if err != nil {
 			return err
 		}
@@ -428,7 +428,7 @@ func (a *app) apply(c redis.Conn, plan []remedy, f repairFlags) error {
 		if !acts(plan[i]) {
 			continue
 		}
-		if err := plan[i].apply(compat.NewConn(c), f.lease); err != nil {
+		if err := plan[i].apply(protocol.NewConn(c), f.lease); err != nil {
 			return err
 		}
 		if !f.asJSON {
@@ -451,7 +451,7 @@ func printRemedies(a *app, plan []remedy, of repairing, looked int, f repairFlag
 		what := map[string]string{doRemove: "remove", doExpire: fmt.Sprintf("give a TTL of %v", f.lease), doLeave: "leave"}[r.Action]
 		fmt.Fprintf(&b, "%s: %s\n", printable(r.Key), what)
 		fmt.Fprintf(&b, "  why   %s\n", r.Why)
-		if r.was.Status == compat.StatusFree {
+		if r.was.Status == protocol.StatusFree {
 			continue
 		}
 		saw := "seen once, at " + verdict.Moment(e.First.Local())
@@ -479,10 +479,10 @@ func printRemedies(a *app, plan []remedy, of repairing, looked int, f repairFlag
 }
 
 // apply changes the key if it still holds what was seen.
-func (r *remedy) apply(c *compat.Conn, lease time.Duration) error {
+func (r *remedy) apply(c *protocol.Conn, lease time.Duration) error {
 	value, exists, err := c.Watch(r.Key)
 	switch {
-	case errors.Is(err, compat.ErrForeign):
+	case errors.Is(err, protocol.ErrForeign):
 		r.Outcome = outcomeChanged
 		return nil
 	case err != nil:
@@ -497,7 +497,7 @@ func (r *remedy) apply(c *compat.Conn, lease time.Duration) error {
 		r.Outcome = outcomeChanged
 		return nil
 	}
-	cmds := []compat.Cmd{{"DEL", r.Key}}
+	cmds := []protocol.Cmd{{"DEL", r.Key}}
 	switch {
 	case r.was.Lock == verdict.Pair:
 		_, deadline, _ := dialect.PairOf(r.Key)
@@ -509,13 +509,13 @@ func (r *remedy) apply(c *compat.Conn, lease time.Duration) error {
 			r.Outcome = outcomeChanged
 			return nil
 		}
-		cmds = []compat.Cmd{{"DEL", r.Key, deadline}}
+		cmds = []protocol.Cmd{{"DEL", r.Key, deadline}}
 	case r.Action == doExpire:
-		seconds, err := compat.Whole(lease, time.Second)
+		seconds, err := protocol.Whole(lease, time.Second)
 		if err != nil {
 			return err
 		}
-		cmds = []compat.Cmd{{"EXPIRE", r.Key, seconds}}
+		cmds = []protocol.Cmd{{"EXPIRE", r.Key, seconds}}
 	}
 	replies, err := c.Exec(cmds...)
 	if err != nil {
@@ -529,7 +529,7 @@ func (r *remedy) apply(c *compat.Conn, lease time.Duration) error {
 }
 
 // expired watches the second of two keys, and reports whether its time has gone by.
-func expired(c *compat.Conn, key string) (bool, error) {
+func expired(c *protocol.Conn, key string) (bool, error) {
 	value, exists, err := c.Watch(key)
 	if err != nil || !exists {
 		return false, err

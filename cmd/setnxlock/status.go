@@ -6,8 +6,8 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/racecmd"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/locks"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // The exit statuses, from sysexits.h where it has one that fits and from the
@@ -65,25 +65,25 @@ func (a *app) explain(err error) *failure {
 	if errors.As(err, &race) {
 		return &failure{race.Status, race.Err, race.Hint}
 	}
-	var unsafe *compat.UnsafeServerError
-	var denied *compat.DeniedError
+	var unsafe *protocol.UnsafeServerError
+	var denied *protocol.DeniedError
 	var refused redis.Error
 	switch {
 	case errors.As(err, &unsafe):
 		return &failure{statusUnavailable, errors.New(locks.InCommandWords(unsafe.Error())),
 			a.unsafeHint()}
-	case errors.Is(err, compat.ErrUnanswered):
+	case errors.Is(err, protocol.ErrUnanswered):
 		return &failure{statusUnavailable, errors.New(locks.InCommandWords(err.Error())),
 			a.unsafeHint()}
-	case errors.Is(err, compat.ErrLost):
+	case errors.Is(err, protocol.ErrLost):
 		return &failure{statusLost, err, ""}
-	case errors.Is(err, compat.ErrUnknown):
+	case errors.Is(err, protocol.ErrUnknown):
 		return &failure{statusUnavailable, err, "if it was taken, it frees itself after its TTL"}
-	case errors.Is(err, compat.ErrHeld):
+	case errors.Is(err, protocol.ErrHeld):
 		return &failure{statusBusy, err, ""}
-	case errors.Is(err, compat.ErrForeign):
+	case errors.Is(err, protocol.ErrForeign):
 		return &failure{statusForeign, err, "use another key, or look at this one with redis-cli"}
-	case errors.Is(err, compat.ErrInvalid):
+	case errors.Is(err, protocol.ErrInvalid):
 		return &failure{statusUsage, err, ""}
 	case errors.As(err, &denied):
 		what := *denied
@@ -118,13 +118,13 @@ func (a *app) examine(hint string) string {
 }
 
 // denial is what a server's answer means that came to no lock; nil: nothing is known of it.
-func denial(reply redis.Error) (d *compat.DeniedError) {
-	errors.As(new(compat.Conn).Denied("", reply), &d)
+func denial(reply redis.Error) (d *protocol.DeniedError) {
+	errors.As(new(protocol.Conn).Denied("", reply), &d)
 	return d
 }
 
 // hintFor is what the user can do about a server's refusal, by a flag if there is one.
-func (a *app) hintFor(d *compat.DeniedError) string {
+func (a *app) hintFor(d *protocol.DeniedError) string {
 	allowed := a.examine("; to see what is allowed: ")
 	switch {
 	case d == nil:

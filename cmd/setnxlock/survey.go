@@ -18,8 +18,8 @@ import (
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/spf13/cobra"
 )
 
@@ -156,7 +156,7 @@ func (a *app) eachLock(ctx context.Context, match string, anyText bool, begin fu
 			return context.Cause(ctx)
 		}
 		looked.Add(int64(len(keys)))
-		all, err := server.Read(compat.NewConn(c), time.Now(), keys...)
+		all, err := server.Read(protocol.NewConn(c), time.Now(), keys...)
 		if err != nil {
 			return err
 		}
@@ -187,10 +187,10 @@ func (a *app) eachKeys(c redis.Conn, prefix, match string, server *verdict.Serve
 	}
 	pattern := globbed(prefix) + match
 	const batch = 250
-	conn := compat.NewConn(c)
+	conn := protocol.NewConn(c)
 	for cursor := "0"; ; {
 		reply, err := redis.Values(c.Do("SCAN", cursor, "MATCH", pattern, "COUNT", batch))
-		if errors.Is(conn.Lacks(err, "it has no SCAN", "KEYS"), compat.ErrUnsafeServer) {
+		if errors.Is(conn.Lacks(err, "it has no SCAN", "KEYS"), protocol.ErrUnsafeServer) {
 			break
 		}
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/multilock"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/redlock"
 )
 
@@ -182,7 +183,7 @@ func (l *later) chosen(ctx context.Context) (compat.Backend, error) {
 	}
 	b, err := l.choose(ctx)
 	if err != nil {
-		return nil, compat.NotSent.Mark(err)
+		return nil, protocol.NotSent.Mark(err)
 	}
 	l.b = b
 	return b, nil

@@ -17,7 +17,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/sentinel"
 	"golang.org/x/term"
 )
@@ -39,13 +39,13 @@ func passes(err error) bool {
 	var authority x509.UnknownAuthorityError
 	dial := dialled(err)
 	switch {
-	case errors.Is(err, compat.ErrUnsafeServer), errors.Is(err, compat.ErrForeign), errors.Is(err, compat.ErrUnanswered), errors.Is(dial, os.ErrPermission),
+	case errors.Is(err, protocol.ErrUnsafeServer), errors.Is(err, protocol.ErrForeign), errors.Is(err, protocol.ErrUnanswered), errors.Is(dial, os.ErrPermission),
 		errors.As(dial, &record), errors.As(dial, &certificate), errors.As(dial, &authority), notRedis(err):
 		return false
 	}
 	var network net.Error
 	return errors.As(dial, &network) || errors.Is(dial, io.EOF) || errors.Is(dial, io.ErrUnexpectedEOF) ||
-		errors.Is(err, sentinel.ErrNoMaster) || errors.Is(err, compat.ErrTimeout) || errors.Is(err, compat.ErrUnknown)
+		errors.Is(err, sentinel.ErrNoMaster) || errors.Is(err, protocol.ErrTimeout) || errors.Is(err, protocol.ErrUnknown)
 }
 
 // pause waits between two attempts to reach a server: longer each time, up to a second or so.
@@ -136,7 +136,7 @@ func (l *waitingLine) watch(ctx context.Context, t *target) {
 		}
 		s, err := t.look(ctx)
 		switch who := holderOf(s); {
-		case err != nil || s.Status == compat.StatusFree:
+		case err != nil || s.Status == protocol.StatusFree:
 			last = ""
 		case who != last:
 			last, since = who, time.Now()
@@ -162,7 +162,7 @@ func holderOf(s verdict.Verdict) string {
 
 func heldUntil(s verdict.Verdict) string {
 	switch {
-	case s.Status == compat.StatusPersistent:
+	case s.Status == protocol.StatusPersistent:
 		return ", with no end"
 	case s.Until.IsZero():
 		return ""

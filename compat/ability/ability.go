@@ -1,9 +1,9 @@
 // Package ability is what a lock may need of a server: each ability with its name, the Redis that
 // brought it, and the question that finds out whether a server has it. This is the only such table:
-// a lock's own check (compat.Traits.Check), package server, package auto and the command all read
+// a lock's own check (protocol.Traits.Check), package server, package auto and the command all read
 // it and ask its questions.
 //
-//	func (k Lock) check(c *compat.Conn, key string) error {
+//	func (k Lock) check(c *protocol.Conn, key string) error {
 //		return ability.Check(c, key, false, ability.Need{ability.Watch, "another lock"})
 //	}
 //

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // life is the TTL of scratch keys.
@@ -19,12 +19,12 @@ const (
 
 // An Asker asks a server, over one connection, what it can do.
 type Asker struct {
-	c      *compat.Conn
+	c      *protocol.Conn
 	a, b   string // scratch keys, in one slot, which nobody else has
 	millis bool   // TTLs are given and read in milliseconds
 
 	prepared bool
-	made     func(key, value string) []compat.Cmd // makes a key with a TTL: one command, or two that need MULTI
+	made     func(key, value string) []protocol.Cmd // makes a key with a TTL: one command, or two that need MULTI
 
 	transacts bool // there are MULTI and EXEC
 	noMulti   bool // MULTI is not to be had: what has to be done as one goes into a script
@@ -36,12 +36,12 @@ type Asker struct {
 // New returns an Asker over c, with scratch keys of random names that nobody else has, in one
 // slot. millis says that the lock which is asked for counts TTLs in milliseconds: then the
 // questions do.
-func New(c *compat.Conn, a, b string, millis bool) *Asker {
+func New(c *protocol.Conn, a, b string, millis bool) *Asker {
 	return &Asker{c: c, a: a, b: b, millis: millis}
 }
 
 // On returns q over another connection.
-func (q *Asker) On(c *compat.Conn) *Asker {
+func (q *Asker) On(c *protocol.Conn) *Asker {
 	q.c = c
 	return q
 }
@@ -75,12 +75,12 @@ func (q *Asker) Prepare() error {
 		return nil
 	}
 	var refused error
-	ways := []func(key, value string) []compat.Cmd{bySetex, byPsetex, bySet}
+	ways := []func(key, value string) []protocol.Cmd{bySetex, byPsetex, bySet}
 	if q.millis {
-		ways = []func(key, value string) []compat.Cmd{byPsetex, bySet}
+		ways = []func(key, value string) []protocol.Cmd{byPsetex, bySet}
 	}
 	for _, made := range ways {
-		cmds := append(made(q.a, "x"), compat.Cmd{"DEL", q.a})
+		cmds := append(made(q.a, "x"), protocol.Cmd{"DEL", q.a})
 		var replies []any
 		var err error
 		if len(cmds) == 2 {
@@ -125,17 +125,17 @@ func prefer(a, b error) error {
 	return a
 }
 
-func bySetex(key, value string) []compat.Cmd { return []compat.Cmd{{"SETEX", key, life, value}} }
-func byPsetex(key, value string) []compat.Cmd {
-	return []compat.Cmd{{"PSETEX", key, lifeMillis, value}}
+func bySetex(key, value string) []protocol.Cmd { return []protocol.Cmd{{"SETEX", key, life, value}} }
+func byPsetex(key, value string) []protocol.Cmd {
+	return []protocol.Cmd{{"PSETEX", key, lifeMillis, value}}
 }
-func bySet(key, value string) []compat.Cmd {
-	return []compat.Cmd{{"SET", key, value}, {"EXPIRE", key, life}}
+func bySet(key, value string) []protocol.Cmd {
+	return []protocol.Cmd{{"SET", key, value}, {"EXPIRE", key, life}}
 }
 
 // pipe sends commands in one write, each of which is harmless by itself. The error is the first
 // that the server answered with, or the connection's.
-func (q *Asker) pipe(cmds ...compat.Cmd) ([]any, error) {
+func (q *Asker) pipe(cmds ...protocol.Cmd) ([]any, error) {
 	replies, err := q.c.Pipe(cmds...)
 	if err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func (q *Asker) pipe(cmds ...compat.Cmd) ([]any, error) {
 
 // atomic runs commands on the scratch keys as one, the last of which remove them: in a
 // transaction, or in a script where there is none.
-func (q *Asker) atomic(cmds ...compat.Cmd) ([]any, error) {
+func (q *Asker) atomic(cmds ...protocol.Cmd) ([]any, error) {
 	switch {
 	case !q.noMulti:
 		return q.exec(cmds...)
@@ -156,8 +156,8 @@ func (q *Asker) atomic(cmds ...compat.Cmd) ([]any, error) {
 	if _, err := q.make(q.a, value); err != nil {
 		return nil, err
 	}
-	cmds = append([]compat.Cmd{{"EXISTS", q.a}, {"DEL", q.a}}, cmds...)
-	replies, err := q.c.Run(compat.Change{If: compat.Script, Key: q.a, Value: value, Do: cmds})
+	cmds = append([]protocol.Cmd{{"EXISTS", q.a}, {"DEL", q.a}}, cmds...)
+	replies, err := q.c.Run(protocol.Change{If: protocol.Script, Key: q.a, Value: value, Do: cmds})
 	if err != nil {
 		return nil, err
 	}
@@ -166,9 +166,9 @@ func (q *Asker) atomic(cmds ...compat.Cmd) ([]any, error) {
 
 // exec runs commands in a transaction. That there are transactions is asked before, by one that
 // changes nothing: where MULTI is refused, what follows it would run one by one.
-func (q *Asker) exec(cmds ...compat.Cmd) ([]any, error) {
+func (q *Asker) exec(cmds ...protocol.Cmd) ([]any, error) {
 	if !q.transacts {
-		if _, err := q.c.Exec(compat.Cmd{"GET", q.a}); err != nil {
+		if _, err := q.c.Exec(protocol.Cmd{"GET", q.a}); err != nil {
 			return nil, err
 		}
 		q.transacts = true
@@ -194,12 +194,12 @@ func (q *Asker) make(key, value string) ([]any, error) {
 
 // withKey runs commands on a, which is made before them and removed behind them. They leave it
 // its TTL. The replies are theirs.
-func (q *Asker) withKey(cmds ...compat.Cmd) ([]any, error) {
+func (q *Asker) withKey(cmds ...protocol.Cmd) ([]any, error) {
 	if err := q.Prepare(); err != nil {
 		return nil, err
 	}
 	made := q.made(q.a, "x")
-	all := append(append(made, cmds...), compat.Cmd{"DEL", q.a})
+	all := append(append(made, cmds...), protocol.Cmd{"DEL", q.a})
 	run := q.pipe
 	if len(made) > 1 {
 		run = q.exec
@@ -232,7 +232,7 @@ func odd(commands string, replies []any) string {
 }
 
 func (q *Asker) setnx() (string, error) {
-	r, err := q.atomic(compat.Cmd{"SETNX", q.a, "held"}, compat.Cmd{"SETNX", q.a, "taken"}, compat.Cmd{"DEL", q.a})
+	r, err := q.atomic(protocol.Cmd{"SETNX", q.a, "held"}, protocol.Cmd{"SETNX", q.a, "taken"}, protocol.Cmd{"DEL", q.a})
 	if errors.Is(err, ErrNotAsked) {
 		return q.known("SETNX")
 	}
@@ -240,7 +240,7 @@ func (q *Asker) setnx() (string, error) {
 }
 
 func (q *Asker) getset() (string, error) {
-	r, err := q.atomic(compat.Cmd{"SETNX", q.a, "old"}, compat.Cmd{"GETSET", q.a, "new"}, compat.Cmd{"DEL", q.a})
+	r, err := q.atomic(protocol.Cmd{"SETNX", q.a, "old"}, protocol.Cmd{"GETSET", q.a, "new"}, protocol.Cmd{"DEL", q.a})
 	if errors.Is(err, ErrNotAsked) {
 		return q.known("GETSET")
 	}
@@ -269,7 +269,7 @@ func (q *Asker) ClearsTTL() (bool, error) {
 		return false, err
 	}
 	made := q.made(q.a, "old")
-	r, err := q.atomic(append(made, compat.Cmd{"GETSET", q.a, "newer"}, compat.Cmd{"TTL", q.a}, compat.Cmd{"DEL", q.a})...)
+	r, err := q.atomic(append(made, protocol.Cmd{"GETSET", q.a, "newer"}, protocol.Cmd{"TTL", q.a}, protocol.Cmd{"DEL", q.a})...)
 	if err != nil {
 		return false, err
 	}
@@ -278,12 +278,12 @@ func (q *Asker) ClearsTTL() (bool, error) {
 
 // multi is what a fence needs: a transaction in which INCR counts.
 func (q *Asker) multi() (string, error) {
-	r, err := q.exec(compat.Cmd{"INCR", q.a}, compat.Cmd{"DEL", q.a})
+	r, err := q.exec(protocol.Cmd{"INCR", q.a}, protocol.Cmd{"DEL", q.a})
 	return unless(err, func() bool { return r[0] == int64(1) && r[1] == int64(1) }, "INCR does not count in MULTI")
 }
 
 func (q *Asker) setex() (string, error) {
-	r, err := q.pipe(compat.Cmd{"SETEX", q.a, life, "x"}, compat.Cmd{"TTL", q.a}, compat.Cmd{"DEL", q.a})
+	r, err := q.pipe(protocol.Cmd{"SETEX", q.a, life, "x"}, protocol.Cmd{"TTL", q.a}, protocol.Cmd{"DEL", q.a})
 	if err == nil && r[0] == "OK" && r[1] == int64(-1) {
 		return "SETEX does not give the key its TTL, so a dead holder's lock would last for ever", nil
 	}
@@ -296,15 +296,15 @@ func (q *Asker) setnxOnTTL() (string, error) {
 		return "", err
 	}
 	made := q.made(q.a, "held")
-	r, err := q.atomic(append(made, compat.Cmd{"SETNX", q.a, "taken"}, compat.Cmd{"DEL", q.a})...)
+	r, err := q.atomic(append(made, protocol.Cmd{"SETNX", q.a, "taken"}, protocol.Cmd{"DEL", q.a})...)
 	return unless(err, func() bool { return r[len(made)] == int64(0) },
 		"SETNX deletes a key that has a TTL and takes it (mended in 2.2)")
 }
 
 func (q *Asker) expireAgain() (string, error) {
-	again, ask, unit := compat.Cmd{"EXPIRE", q.a, 2 * life}, compat.Cmd{"TTL", q.a}, int64(1)
+	again, ask, unit := protocol.Cmd{"EXPIRE", q.a, 2 * life}, protocol.Cmd{"TTL", q.a}, int64(1)
 	if q.millis {
-		again, ask, unit = compat.Cmd{"PEXPIRE", q.a, 2 * lifeMillis}, compat.Cmd{"PTTL", q.a}, 1000
+		again, ask, unit = protocol.Cmd{"PEXPIRE", q.a, 2 * lifeMillis}, protocol.Cmd{"PTTL", q.a}, 1000
 	}
 	r, err := q.withKey(again, ask)
 	return unless(err, func() bool { return r[0] == int64(1) && within(r[1], life*unit+1, 2*life*unit) },
@@ -316,8 +316,8 @@ func (q *Asker) watch() (string, error) {
 	if _, err := q.make(q.a, "x"); err != nil {
 		return "", err
 	}
-	r, err := q.c.Pipe(compat.Cmd{"WATCH", q.a}, compat.Cmd{"UNWATCH"}, compat.Cmd{"WATCH", q.a}, compat.Cmd{"DEL", q.a},
-		compat.Cmd{"MULTI"}, compat.Cmd{"GET", q.a}, compat.Cmd{"EXEC"})
+	r, err := q.c.Pipe(protocol.Cmd{"WATCH", q.a}, protocol.Cmd{"UNWATCH"}, protocol.Cmd{"WATCH", q.a}, protocol.Cmd{"DEL", q.a},
+		protocol.Cmd{"MULTI"}, protocol.Cmd{"GET", q.a}, protocol.Cmd{"EXEC"})
 	if err != nil {
 		return "", err
 	}
@@ -348,12 +348,12 @@ func (q *Asker) renamenx() (string, error) {
 	if err := q.Prepare(); err != nil {
 		return "", err
 	}
-	ttl := compat.Cmd{"TTL", q.b}
+	ttl := protocol.Cmd{"TTL", q.b}
 	if q.millis {
 		ttl[0] = "PTTL"
 	}
-	first := append(q.made(q.a, "x"), compat.Cmd{"RENAMENX", q.a, q.b}, ttl, compat.Cmd{"DEL", q.b})
-	second := append(append(q.made(q.b, "held"), q.made(q.a, "y")...), compat.Cmd{"RENAMENX", q.a, q.b}, compat.Cmd{"DEL", q.a}, compat.Cmd{"DEL", q.b})
+	first := append(q.made(q.a, "x"), protocol.Cmd{"RENAMENX", q.a, q.b}, ttl, protocol.Cmd{"DEL", q.b})
+	second := append(append(q.made(q.b, "held"), q.made(q.a, "y")...), protocol.Cmd{"RENAMENX", q.a, q.b}, protocol.Cmd{"DEL", q.a}, protocol.Cmd{"DEL", q.b})
 	r, err := q.atomic(append(first, second...)...)
 	if r == nil || err != nil && !strings.Contains(err.Error(), "no such key") { // 1.2: a source with a TTL
 		return "", err
@@ -369,7 +369,7 @@ func (q *Asker) renamenx() (string, error) {
 }
 
 func (q *Asker) milliseconds() (string, error) {
-	r, err := q.pipe(compat.Cmd{"PSETEX", q.a, lifeMillis, "x"}, compat.Cmd{"PEXPIRE", q.a, 2 * lifeMillis}, compat.Cmd{"PTTL", q.a}, compat.Cmd{"DEL", q.a})
+	r, err := q.pipe(protocol.Cmd{"PSETEX", q.a, lifeMillis, "x"}, protocol.Cmd{"PEXPIRE", q.a, 2 * lifeMillis}, protocol.Cmd{"PTTL", q.a}, protocol.Cmd{"DEL", q.a})
 	return unless(err, func() bool { return r[0] == "OK" && r[1] == int64(1) && within(r[2], lifeMillis+1, 2*lifeMillis) },
 		odd("PSETEX, PEXPIRE, PTTL", r))
 }
@@ -384,8 +384,8 @@ func (q *Asker) time() (string, error) {
 const noSetNXPX = "it has no SET … NX PX (it came with 2.6.12)"
 
 func (q *Asker) setNXPX() (string, error) {
-	r, err := q.pipe(compat.Cmd{"SET", q.a, "held", "NX", "PX", lifeMillis}, compat.Cmd{"SET", q.a, "taken", "NX", "PX", 2 * lifeMillis},
-		compat.Cmd{"PTTL", q.a}, compat.Cmd{"DEL", q.a})
+	r, err := q.pipe(protocol.Cmd{"SET", q.a, "held", "NX", "PX", lifeMillis}, protocol.Cmd{"SET", q.a, "taken", "NX", "PX", 2 * lifeMillis},
+		protocol.Cmd{"PTTL", q.a}, protocol.Cmd{"DEL", q.a})
 	var set redis.Error
 	if len(r) > 0 {
 		set, _ = r[0].(redis.Error)
@@ -409,9 +409,9 @@ func (q *Asker) setNXPX() (string, error) {
 // locks do.
 func (q *Asker) scripts() (string, error) {
 	const held = "1"
-	extend := compat.Cmd{"PEXPIRE", q.a, 2 * lifeMillis}
+	extend := protocol.Cmd{"PEXPIRE", q.a, 2 * lifeMillis}
 	// A script that nobody has sent is asked for as well: after that error the connection has to live on.
-	r, err := q.c.Pipe(compat.Cmd{"EVALSHA", strings.Repeat("0", 40), 1, q.a}, compat.Cmd{"PSETEX", q.a, lifeMillis, held})
+	r, err := q.c.Pipe(protocol.Cmd{"EVALSHA", strings.Repeat("0", 40), 1, q.a}, protocol.Cmd{"PSETEX", q.a, lifeMillis, held})
 	if err != nil {
 		return "", err
 	}
@@ -419,14 +419,14 @@ func (q *Asker) scripts() (string, error) {
 		r = r[1:]
 	}
 	if err = answer.First(r); err == nil {
-		_, err = q.c.Run(compat.Change{If: compat.Script, Key: q.a, Value: "another's", Do: []compat.Cmd{extend}})
+		_, err = q.c.Run(protocol.Change{If: protocol.Script, Key: q.a, Value: "another's", Do: []protocol.Cmd{extend}})
 	}
 	if err == nil {
 		return "a script compares, and changes what holds another value", nil
 	}
-	if errors.Is(err, compat.ErrLost) {
-		for _, do := range [][]compat.Cmd{{extend}, {extend, {"INCR", q.a}, {"PSETEX", q.a, lifeMillis, held}}, nil} {
-			if _, err = q.c.Run(compat.Change{If: compat.Script, Key: q.a, Value: held, Do: do}); err != nil {
+	if errors.Is(err, protocol.ErrLost) {
+		for _, do := range [][]protocol.Cmd{{extend}, {extend, {"INCR", q.a}, {"PSETEX", q.a, lifeMillis, held}}, nil} {
+			if _, err = q.c.Run(protocol.Change{If: protocol.Script, Key: q.a, Value: held, Do: do}); err != nil {
 				break
 			}
 		}
@@ -434,7 +434,7 @@ func (q *Asker) scripts() (string, error) {
 	if err != nil {
 		q.c.Do("DEL", q.a) //nolint:errcheck // it ends by itself
 	}
-	if errors.Is(err, compat.ErrLost) {
+	if errors.Is(err, protocol.ErrLost) {
 		return "a script does not find the value that was set", nil
 	}
 	return "", err

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // A Need is an ability that a lock needs, and what to use on a server without it.
@@ -18,12 +18,12 @@ type Need struct {
 }
 
 // Check asks for everything that a lock needs, over c and on scratch keys in key's slot: use it as
-// a lock's [compat.Traits].Check. The error is [compat.ErrUnsafeServer] (a
-// [*compat.UnsafeServerError]) if an answer proves that the server lacks something, or else the
+// a lock's [protocol.Traits].Check. The error is [protocol.ErrUnsafeServer] (a
+// [*protocol.UnsafeServerError]) if an answer proves that the server lacks something, or else the
 // server's refusal or the connection's error. millis says that the lock counts TTLs in
 // milliseconds.
-func Check(c *compat.Conn, key string, millis bool, needs ...Need) error {
-	q := New(c, compat.Aux(key, "check:"+compat.NewToken()), compat.Aux(key, "check:"+compat.NewToken()), millis)
+func Check(c *protocol.Conn, key string, millis bool, needs ...Need) error {
+	q := New(c, protocol.Aux(key, "check:"+protocol.NewToken()), protocol.Aux(key, "check:"+protocol.NewToken()), millis)
 	for _, n := range needs {
 		why, err := q.Ask(n.Ability)
 		switch {
@@ -38,10 +38,10 @@ func Check(c *compat.Conn, key string, millis bool, needs ...Need) error {
 
 // refused is what the server's answer to a question means. A command that it does not know may
 // have come later, or may have been renamed: the version, if it is told, decides.
-func (n Need) refused(c *compat.Conn, err error) error {
+func (n Need) refused(c *protocol.Conn, err error) error {
 	row := n.Ability.row()
 	err = c.Lacks(err, row.lacks, n.Use)
-	var unsafe *compat.UnsafeServerError
+	var unsafe *protocol.UnsafeServerError
 	switch {
 	case !errors.As(err, &unsafe) || unsafe.Reply == "":
 	case Older(unsafe.Version, row.since):
@@ -59,7 +59,7 @@ func (n Need) refused(c *compat.Conn, err error) error {
 // Renamed reports whether a check failed because the server does not know a command that its
 // version has: other clients, or this one later, may find it there.
 func Renamed(err error) bool {
-	var unsafe *compat.UnsafeServerError
+	var unsafe *protocol.UnsafeServerError
 	return errors.As(err, &unsafe) && strings.Contains(unsafe.Why, renamed)
 }
 

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/listcas"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // lists asks by the very commands that a lock sends: each outcome is tried, and what it leaves.
@@ -26,7 +26,7 @@ func (q *Asker) lists() (string, error) {
 }
 
 func (q *Asker) tryLists() (why string, err error) {
-	if _, err := q.c.Exec(compat.Cmd{"GET", q.a}); err != nil {
+	if _, err := q.c.Exec(protocol.Cmd{"GET", q.a}); err != nil {
 		return "", err // where MULTI is refused, what follows it would run one by one
 	}
 	for _, try := range []struct {
@@ -61,8 +61,8 @@ func (q *Asker) tryOne(holds, next string) (done bool, left string, err error) {
 	if holds == "" {
 		begin = []any{"DEL", k}
 	}
-	all := slices.Insert(listcas.Commands(compat.Aux, q.a, "held", next, [][]any{{"GET", k}, {"DEL", k}}), 1, begin)
-	cmds := make([]compat.Cmd, len(all))
+	all := slices.Insert(listcas.Commands(protocol.Aux, q.a, "held", next, [][]any{{"GET", k}, {"DEL", k}}), 1, begin)
+	cmds := make([]protocol.Cmd, len(all))
 	for i, m := range all {
 		cmds[i] = m
 	}

@@ -17,25 +17,25 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/oneline"
 	"github.com/setnxlock/setnxlock/compat/internal/safe"
 	"github.com/setnxlock/setnxlock/compat/internal/session"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // An Exchange sends commands in one write over one connection and returns a reply for each, in
 // their order: nil, an int64, a []byte, a []any of these, a string for a status ("OK", "QUEUED"),
 // or a [redis.Error], which is not a failure of the Exchange. An error, or a panic, means that the connection
-// can't be used any more; unless [compat.NotSent] marks it, any of the commands may have run. An
+// can't be used any more; unless [protocol.NotSent] marks it, any of the commands may have run. An
 // Exchange must end when ctx's deadline passes; it need not notice a cancellation.
-type Exchange func(ctx context.Context, cmds []compat.Cmd) ([]any, error)
+type Exchange func(ctx context.Context, cmds []protocol.Cmd) ([]any, error)
 
 // New returns a connection over exchange. end is called once, when the connection is closed and the
 // last exchange has ended; broken says that the client's connection must not be used again, because
 // replies may still arrive on it.
 func New(exchange Exchange, end func(broken bool)) redis.Conn {
-	caught := func(ctx context.Context, cmds []compat.Cmd) (replies []any, err error) {
+	caught := func(ctx context.Context, cmds []protocol.Cmd) (replies []any, err error) {
 		defer safe.Catch(&err)
 		return exchange(ctx, cmds)
 	}
@@ -50,7 +50,7 @@ type conn struct {
 	end      func(broken bool)
 
 	mu      sync.Mutex
-	pending []compat.Cmd
+	pending []protocol.Cmd
 	replies []any // flushed, and not yet received
 	spoke   bool  // an exchange has succeeded
 	session session.Session
@@ -98,7 +98,7 @@ func (c *conn) Send(name string, args ...any) error {
 	if c.err != nil {
 		return c.err
 	}
-	c.pending = append(c.pending, append(compat.Cmd{name}, args...))
+	c.pending = append(c.pending, append(protocol.Cmd{name}, args...))
 	return nil
 }
 
@@ -122,8 +122,8 @@ func (c *conn) DoWithTimeout(d time.Duration, name string, args ...any) (any, er
 
 // marked keeps what is known of an error's outcome, and nothing that looks like a caller's deadline.
 func marked(err error) error {
-	if compat.OutcomeOf(err) == compat.NotSent {
-		return compat.NotSent.Mark(errors.New(err.Error()))
+	if protocol.OutcomeOf(err) == protocol.NotSent {
+		return protocol.NotSent.Mark(errors.New(err.Error()))
 	}
 	return errors.New(err.Error())
 }
@@ -143,7 +143,7 @@ func (c *conn) do(ctx context.Context, exchange Exchange, name string, args ...a
 		return nil, err
 	}
 	if name != "" {
-		cmds = append(cmds, append(compat.Cmd{name}, args...))
+		cmds = append(cmds, append(protocol.Cmd{name}, args...))
 	}
 	more, err := c.send(ctx, exchange, cmds)
 	if err != nil {
@@ -152,9 +152,9 @@ func (c *conn) do(ctx context.Context, exchange Exchange, name string, args ...a
 	return answer.Do(name, append(replies, more...))
 }
 
-func (c *conn) send(ctx context.Context, exchange Exchange, cmds []compat.Cmd) ([]any, error) {
+func (c *conn) send(ctx context.Context, exchange Exchange, cmds []protocol.Cmd) ([]any, error) {
 	if ctx.Err() != nil {
-		return nil, c.kill(compat.NotSent.Mark(ctx.Err()))
+		return nil, c.kill(protocol.NotSent.Mark(ctx.Err()))
 	}
 	if len(cmds) == 0 {
 		return nil, nil
@@ -167,7 +167,7 @@ func (c *conn) send(ctx context.Context, exchange Exchange, cmds []compat.Cmd) (
 	case err == nil && len(replies) != len(cmds):
 		c.err = io.ErrUnexpectedEOF
 	case err != nil && !c.spoke && dialed(err):
-		c.err = compat.NotSent.Mark(err)
+		c.err = protocol.NotSent.Mark(err)
 	case err != nil:
 		c.err = err
 	}
@@ -201,7 +201,7 @@ func dialed(err error) bool {
 }
 
 // cancellable is exchange, left behind when ctx ends.
-func (c *conn) cancellable(ctx context.Context, cmds []compat.Cmd) ([]any, error) {
+func (c *conn) cancellable(ctx context.Context, cmds []protocol.Cmd) ([]any, error) {
 	if ctx.Done() == nil {
 		return c.exchange(ctx, cmds)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/adapter"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/txlock"
 	"go.uber.org/goleak"
 )
@@ -20,7 +21,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // echo answers each command with its argument.
-func echo(_ context.Context, cmds []compat.Cmd) ([]any, error) {
+func echo(_ context.Context, cmds []protocol.Cmd) ([]any, error) {
 	replies := make([]any, len(cmds))
 	for i, cmd := range cmds {
 		replies[i] = cmd[1]
@@ -64,7 +65,7 @@ func TestOneSendsAnotherReceives(t *testing.T) {
 func TestKilledWhileItFlushes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers, returned := make(chan struct{}), make(chan bool, 1)
-		c := adapter.New(func(ctx context.Context, cmds []compat.Cmd) ([]any, error) {
+		c := adapter.New(func(ctx context.Context, cmds []protocol.Cmd) ([]any, error) {
 			<-answers
 			return echo(ctx, cmds)
 		}, func(broken bool) { returned <- broken })
@@ -77,7 +78,7 @@ func TestKilledWhileItFlushes(t *testing.T) {
 		if _, err := redis.ReceiveContext(c, over); !errors.Is(err, context.Canceled) {
 			t.Errorf("ReceiveContext: %v", err)
 		}
-		if err := <-flushed; !errors.Is(err, context.Canceled) || compat.OutcomeOf(err) != compat.Unknown {
+		if err := <-flushed; !errors.Is(err, context.Canceled) || protocol.OutcomeOf(err) != protocol.Unknown {
 			t.Errorf("Flush: %v, want that it was ended, with an unknown outcome", err)
 		}
 		if c.Err() == nil {
@@ -105,12 +106,12 @@ func TestSecondExchangeIsNotSent(t *testing.T) {
 	lost := false
 	source := compat.Source{Prompt: true, Get: func(context.Context, string) (redis.Conn, error) {
 		c := s.Dial()
-		return adapter.New(func(ctx context.Context, cmds []compat.Cmd) ([]any, error) {
+		return adapter.New(func(ctx context.Context, cmds []protocol.Cmd) ([]any, error) {
 			if cmds[0][0] == "EXPIRE" && !lost {
 				lost = true
-				return nil, compat.NotSent.Mark(full)
+				return nil, protocol.NotSent.Mark(full)
 			}
-			return compat.NewConn(c).Pipe(cmds...)
+			return protocol.NewConn(c).Pipe(cmds...)
 		}, func(bool) { c.Close() }), nil
 	}}
 	l, err := compat.NewOn(source, txlock.Classic{}, compat.Options{}).TryLock(context.Background(), "k", time.Minute)

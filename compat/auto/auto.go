@@ -34,6 +34,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/locks"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/server"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
@@ -67,7 +68,7 @@ type Options struct {
 
 // A Choice is a lock for a server.
 type Choice struct {
-	Algorithm compat.Algorithm
+	Algorithm protocol.Algorithm
 	Name      string   // as the command's --algorithm has it: "tx:renamed"
 	Why       string   // one sentence
 	Risks     []string // what the lock can't promise on this server, a sentence each
@@ -80,7 +81,7 @@ type Choice struct {
 
 	// Several is the lock of several keys at once that excludes this one's. nil:
 	// multilock.New takes them one by one.
-	Several compat.Algorithm
+	Several protocol.Algorithm
 
 	// Safe says that clients of this lock exclude each other on this server: always, for tokens; as
 	// long as the clients' clocks agree, for timestamps. It is false for getset:classic, because a
@@ -181,13 +182,13 @@ func lacking(r server.Report, l locks.Lock) string {
 }
 
 // try runs a lock's own check, unless it is remembered that it was passed.
-func (o Options) try(ctx context.Context, source compat.Source, r server.Report, l locks.Lock, a compat.Algorithm) error {
+func (o Options) try(ctx context.Context, source compat.Source, r server.Report, l locks.Lock, a protocol.Algorithm) error {
 	m := o.memory()
 	name := fmt.Sprintf("%s fence=%v millis=%v", l.Name, o.Fence, r.Millis)
 	if m.Trusts(r, o.server(), name) {
 		return nil
 	}
-	err := server.Try(ctx, source, o.Prefix+"setnxlock-choice-"+compat.NewToken(), o.server(), a.Traits().Check)
+	err := server.Try(ctx, source, o.Prefix+"setnxlock-choice-"+protocol.NewToken(), o.server(), a.Traits().Check)
 	if err == nil {
 		m.Trust(r, o.server(), name)
 	}

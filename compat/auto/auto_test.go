@@ -12,6 +12,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/auto"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/server"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -74,9 +75,9 @@ func TestChoose(t *testing.T) {
 }
 
 // works takes, extends and releases a lock, the algorithm's check included.
-func works(t *testing.T, source compat.Pool, a compat.Algorithm, fence bool) {
+func works(t *testing.T, source compat.Pool, a protocol.Algorithm, fence bool) {
 	t.Helper()
-	locks := compat.New(source, a, compat.Options{Prefix: "auto-test:" + compat.NewToken() + ":"})
+	locks := compat.New(source, a, compat.Options{Prefix: "auto-test:" + protocol.NewToken() + ":"})
 	lock, err := locks.TryLock(t.Context(), "k", 10*time.Second)
 	if err != nil {
 		t.Errorf("%T: %v", a, err)
@@ -141,7 +142,7 @@ func TestNewWith(t *testing.T) {
 // been told different things about it, by a proxy or by an older version of auto.
 func TestTokensMix(t *testing.T) {
 	s := oldredis.Run(t, "7.0")
-	all := []compat.Algorithm{setlock.Lua{}, setlock.Watched{}, setlock.Script{}, txlock.Renamed{}, txlock.Guarded{Options: txlock.Options{Millis: true}}}
+	all := []protocol.Algorithm{setlock.Lua{}, setlock.Watched{}, setlock.Script{}, txlock.Renamed{}, txlock.Guarded{Options: txlock.Options{Millis: true}}}
 	for _, holder := range all {
 		lock, err := compat.New(s, holder, compat.Options{}).TryLock(t.Context(), "k", 10*time.Second)
 		if err != nil {

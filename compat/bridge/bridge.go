@@ -31,8 +31,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
@@ -44,12 +44,12 @@ var ErrDrain = errors.New("setnxlock: no bridge: stop the old clients, wait for 
 // "jedis-lock", …) and token clients on the same key. It writes what the locks of
 // [getsetlock.Named] write; a fraction is followed by a nonce of ours.
 //
-// The error is [ErrDrain] if no lock is safe beside these clients, and [compat.ErrInvalid] if they
+// The error is [ErrDrain] if no lock is safe beside these clients, and [protocol.ErrInvalid] if they
 // need no bridge or another one ([TwoNames]), or if no client has that name.
 func Named(name string) (OneKey, error) {
 	f, err := dialect.Lookup(name)
 	if err != nil {
-		return OneKey{}, fmt.Errorf("%w: %w", compat.ErrInvalid, err)
+		return OneKey{}, fmt.Errorf("%w: %w", protocol.ErrInvalid, err)
 	}
 	if err := drain(f); err != nil {
 		return OneKey{}, err
@@ -59,9 +59,9 @@ func Named(name string) (OneKey, error) {
 		return OneKey{Options: getsetlock.Options{Dialect: d}}, err
 	}
 	if f.Kind == dialect.TwoKeys {
-		return OneKey{}, fmt.Errorf("%w: %s has its time on a second key: use bridge.TwoNames", compat.ErrInvalid, f.Name)
+		return OneKey{}, fmt.Errorf("%w: %s has its time on a second key: use bridge.TwoNames", protocol.ErrInvalid, f.Name)
 	}
-	return OneKey{}, fmt.Errorf("%w: %s writes tokens, as txlock and setlock do: it needs no bridge", compat.ErrInvalid, f.Name)
+	return OneKey{}, fmt.Errorf("%w: %s writes tokens, as txlock and setlock do: it needs no bridge", protocol.ErrInvalid, f.Name)
 }
 
 // timeOf is how f's clients write times, each of ours its own if they read as
@@ -98,5 +98,5 @@ type drainError struct{ why string }
 func (e drainError) Error() string { return ErrDrain.Error() + ": " + e.why }
 
 func (e drainError) Is(target error) bool {
-	return target == ErrDrain || target == compat.ErrUnsafeServer
+	return target == ErrDrain || target == protocol.ErrUnsafeServer
 }

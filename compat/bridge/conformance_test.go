@@ -10,6 +10,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/bridge"
 	"github.com/setnxlock/setnxlock/compat/conformance"
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -21,8 +22,8 @@ func TestMain(m *testing.M) { conformance.Main(m) }
 // the dialect. They behave on the wire as those fleets do.
 type crossing struct {
 	name     string
-	bridge   func(s conformance.Server, fence bool) compat.Algorithm
-	old, new func(s conformance.Server) compat.Algorithm
+	bridge   func(s conformance.Server, fence bool) protocol.Algorithm
+	old, new func(s conformance.Server) protocol.Algorithm
 	oldNames string // what the old fleet puts before its keys
 	vague    bool   // two clients can write the same value
 }
@@ -30,7 +31,7 @@ type crossing struct {
 func millis(s conformance.Server) bool { return !s.Older("2.6") }
 
 func crossings(t testing.TB) []crossing {
-	newer := func(s conformance.Server) compat.Algorithm {
+	newer := func(s conformance.Server) protocol.Algorithm {
 		if !s.Older("2.6.12") {
 			return setlock.Watched{}
 		}
@@ -48,19 +49,19 @@ func crossings(t testing.TB) []crossing {
 		}
 		list = append(list, crossing{
 			name: name,
-			bridge: func(s conformance.Server, fence bool) compat.Algorithm {
+			bridge: func(s conformance.Server, fence bool) protocol.Algorithm {
 				b := b // one for each client
 				b.Fence, b.Millis = fence, millis(s)
 				return b
 			},
-			old: func(conformance.Server) compat.Algorithm {
+			old: func(conformance.Server) protocol.Algorithm {
 				return getsetlock.Guarded{Options: getsetlock.Options{Dialect: d}}
 			},
 			new:   newer,
 			vague: !b.Dialect.Nonce,
 		})
 	}
-	two := func(old string, lock compat.Algorithm) crossing {
+	two := func(old string, lock protocol.Algorithm) crossing {
 		f := twoNames(old, "redis-py-3", nil).Old
 		before, _, _ := strings.Cut(f.KeyName, "NAME")
 		if f.Kind == dialect.TwoKeys {
@@ -68,10 +69,10 @@ func crossings(t testing.TB) []crossing {
 		}
 		return crossing{
 			name: old + " by another name",
-			bridge: func(s conformance.Server, fence bool) compat.Algorithm {
+			bridge: func(s conformance.Server, fence bool) protocol.Algorithm {
 				return bridge.TwoNames{Old: f, New: format("redis-py-3"), Fence: fence, Millis: millis(s)}
 			},
-			old: func(conformance.Server) compat.Algorithm { return lock }, oldNames: before,
+			old: func(conformance.Server) protocol.Algorithm { return lock }, oldNames: before,
 			new: newer,
 		}
 	}
@@ -98,12 +99,12 @@ func TestConformance(t *testing.T) {
 			for _, x := range crossings(t) {
 				l := conformance.Algorithm{
 					Name: x.name, Ambiguous: x.vague,
-					New: func(fence bool) compat.Algorithm { return x.bridge(s, fence) },
+					New: func(fence bool) protocol.Algorithm { return x.bridge(s, fence) },
 				}.On(s)
 				if two, ok := x.bridge(s, false).(bridge.TwoNames); ok {
 					l.Keys = func(prefix, key string) []string {
 						owner, deadline := dialect.Pair(prefix + key)
-						return []string{prefix + key, compat.Aux(prefix+key, "fence"), owner, deadline, two.Old.Key(prefix + key)}
+						return []string{prefix + key, protocol.Aux(prefix+key, "fence"), owner, deadline, two.Old.Key(prefix + key)}
 					}
 				}
 				t.Run(x.name, func(t *testing.T) {
@@ -125,7 +126,7 @@ func TestBeside(t *testing.T) {
 		}
 		for _, x := range crossings(t) {
 			b := x.bridge(s, false)
-			for side, peer := range map[string]compat.Algorithm{"old": x.old(s), "new": x.new(s)} {
+			for side, peer := range map[string]protocol.Algorithm{"old": x.old(s), "new": x.new(s)} {
 				t.Run(s.Name+"/"+x.name+"/"+side, func(t *testing.T) {
 					f := &fleet{t: t, source: compat.Pooled(s.Source), key: t.Name(), lease: time.Minute, quota: 100, last: time.Now()}
 					prefix := ""

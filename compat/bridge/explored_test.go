@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/bridge"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
 	"github.com/setnxlock/setnxlock/compat/race/racetest"
@@ -22,13 +22,13 @@ import (
 // the clients in the field.
 func bridged() race.Locks {
 	all := race.Locks{}
-	oneKey := func(d getsetlock.Dialect) func(func() string) compat.Algorithm {
-		return func(token func() string) compat.Algorithm {
+	oneKey := func(d getsetlock.Dialect) func(func() string) protocol.Algorithm {
+		return func(token func() string) protocol.Algorithm {
 			return bridge.OneKey{Options: getsetlock.Options{Dialect: d, Nonce: token}}
 		}
 	}
 	for _, name := range []string{"redis-py-2.9", "redis-mutex", "npm-redis-lock-0.0", "jedis-lock-1.0.1", "lonely-job"} {
-		all["bridge:"+name] = race.Lock{Says: name, New: func(token func() string, _ bool) compat.Algorithm {
+		all["bridge:"+name] = race.Lock{Says: name, New: func(token func() string, _ bool) protocol.Algorithm {
 			b, err := bridge.Named(name)
 			if err != nil {
 				panic(err)
@@ -37,28 +37,28 @@ func bridged() race.Locks {
 			return b
 		}}
 	}
-	for name, make := range map[string]func(token func() string) compat.Algorithm{
+	for name, make := range map[string]func(token func() string) protocol.Algorithm{
 		"bridge:float":   oneKey(getsetlock.Float),
 		"bridge:seconds": oneKey(getsetlock.Seconds),
 		"bridge:millis":  oneKey(getsetlock.Millis),
-		"bridge:moved": func(token func() string) compat.Algorithm {
+		"bridge:moved": func(token func() string) protocol.Algorithm {
 			return twoNames("redis-py-2.10", "redis-py-3", token)
 		},
-		"bridge:two-key": func(token func() string) compat.Algorithm {
+		"bridge:two-key": func(token func() string) protocol.Algorithm {
 			return twoNames("mlanett-redis-lock", "redis-py-3", token)
 		},
-		"bridge:float-moved": func(token func() string) compat.Algorithm {
+		"bridge:float-moved": func(token func() string) protocol.Algorithm {
 			return twoNames("redis-py-2.9", "redis-py-3", token)
 		},
-		"moved": func(token func() string) compat.Algorithm {
+		"moved": func(token func() string) protocol.Algorithm {
 			return renamed{txlock.Guarded{Options: txlock.Options{Token: token}}}
 		},
-		"float-moved": func(token func() string) compat.Algorithm {
+		"float-moved": func(token func() string) protocol.Algorithm {
 			return renamed{getsetlock.Guarded{Options: getsetlock.Options{Nonce: token}}}
 		},
-		"two-key": func(token func() string) compat.Algorithm { return getsetlock.TwoKeys{Owner: token} },
+		"two-key": func(token func() string) protocol.Algorithm { return getsetlock.TwoKeys{Owner: token} },
 	} {
-		all[name] = race.Lock{Says: name, New: func(token func() string, _ bool) compat.Algorithm { return make(token) }}
+		all[name] = race.Lock{Says: name, New: func(token func() string, _ bool) protocol.Algorithm { return make(token) }}
 	}
 	maps.Copy(all, catalogue.Locks())
 	return all
@@ -83,15 +83,15 @@ func format(name string) dialect.Format {
 }
 
 // renamed is a lock whose clients put "old:" before the key.
-type renamed struct{ compat.Algorithm }
+type renamed struct{ protocol.Algorithm }
 
-func (r renamed) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (r renamed) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	l, err := r.Algorithm.Acquire(c, now, "old:"+key, ttl)
 	l.Key = key
 	return l, err
 }
 
-func (r renamed) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
+func (r renamed) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
 	key := l.Key
 	l.Key = "old:" + key
 	next, ch, err := r.Algorithm.Extend(now, l, ttl, rotate)
@@ -99,12 +99,12 @@ func (r renamed) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate
 	return next, ch, err
 }
 
-func (r renamed) Release(l compat.Lease) compat.Change {
+func (r renamed) Release(l protocol.Lease) protocol.Change {
 	l.Key = "old:" + l.Key
 	return r.Algorithm.Release(l)
 }
 
-func (r renamed) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
+func (r renamed) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error) {
 	s, err := r.Algorithm.Inspect(c, now, "old:"+key)
 	s.Key = key
 	return s, err

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/internal/slot"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -36,7 +36,7 @@ func newHalf(f dialect.Format, key string, millis bool) (half, error) {
 	}
 	for _, k := range h.keys { // which the Locker knows by another name
 		if err := slot.Taken(k); err != nil {
-			return h, fmt.Errorf("%w: %w", compat.ErrInvalid, err)
+			return h, fmt.Errorf("%w: %w", protocol.ErrInvalid, err)
 		}
 	}
 	return h, nil
@@ -69,10 +69,10 @@ func digits(token string) func() string {
 }
 
 // write takes the name with value.
-func (h half) write(now time.Time, ttl time.Duration, value string) compat.Cmd {
+func (h half) write(now time.Time, ttl time.Duration, value string) protocol.Cmd {
 	switch {
 	case h.Kind == dialect.TwoKeys:
-		return compat.Cmd{"MSET", h.keys[0], value, h.keys[1], h.time.Format(now.Add(ttl), nil)}
+		return protocol.Cmd{"MSET", h.keys[0], value, h.keys[1], h.time.Format(now.Add(ttl), nil)}
 	case h.Kind.Timed():
 		until, _ := h.time.Parse(value)
 		return setex(h.millis, h.keys[0], value, until.Sub(now)) // as OneKey's
@@ -82,35 +82,35 @@ func (h half) write(now time.Time, ttl time.Duration, value string) compat.Cmd {
 
 // extend is what moves its end to now+ttl, and the value that it then has. What
 // makes a time new is made of the old one's last digits: its nonce.
-func (h half) extend(now time.Time, ttl time.Duration, value string) (string, compat.Cmd) {
+func (h half) extend(now time.Time, ttl time.Duration, value string) (string, protocol.Cmd) {
 	switch {
 	case h.Kind == dialect.TwoKeys:
-		return value, compat.Cmd{"SET", h.keys[1], h.time.Format(now.Add(ttl), nil)}
+		return value, protocol.Cmd{"SET", h.keys[1], h.time.Format(now.Add(ttl), nil)}
 	case h.Kind.Timed():
 		value = h.value("", now, ttl, value[max(0, len(value)-12):])
 		return value, h.write(now, ttl, value)
 	}
-	expire, _ := compat.Expire(h.millis, h.keys[0], ttl) // TwoNames takes no ttl that is too short
+	expire, _ := protocol.Expire(h.millis, h.keys[0], ttl) // TwoNames takes no ttl that is too short
 	return value, expire
 }
 
 // frees are the commands that remove the name, and then wake one who waits for it, as the fleet's own release does.
-func (h half) frees() []compat.Cmd {
-	del := compat.Cmd{"DEL"}
+func (h half) frees() []protocol.Cmd {
+	del := protocol.Cmd{"DEL"}
 	for _, k := range h.keys {
 		del = append(del, k)
 	}
 	if h.Signal == "" {
-		return []compat.Cmd{del}
+		return []protocol.Cmd{del}
 	}
 	fleet := txlock.Fleet{Wake: h.Beside}
-	return append([]compat.Cmd{del}, fleet.Release(compat.Lease{Key: h.keys[0]}).Do[1:]...)
+	return append([]protocol.Cmd{del}, fleet.Release(protocol.Lease{Key: h.keys[0]}).Do[1:]...)
 }
 
-func (h half) gets() []compat.Cmd {
-	var cmds []compat.Cmd
+func (h half) gets() []protocol.Cmd {
+	var cmds []protocol.Cmd
 	for _, k := range h.keys {
-		cmds = append(cmds, compat.Cmd{"GET", k})
+		cmds = append(cmds, protocol.Cmd{"GET", k})
 	}
 	return cmds
 }
@@ -148,8 +148,8 @@ func (h half) ttlCommand() string {
 }
 
 // state is that of this name alone.
-func (h half) state(c *compat.Conn, found []any, ttl any, now time.Time) (compat.State, error) {
-	s := compat.State{Key: h.keys[0], Value: text(found[0]), Status: compat.StatusFree, TTL: compat.NoTTL}
+func (h half) state(c *protocol.Conn, found []any, ttl any, now time.Time) (protocol.State, error) {
+	s := protocol.State{Key: h.keys[0], Value: text(found[0]), Status: protocol.StatusFree, TTL: protocol.NoTTL}
 	free, dead := h.judge(found, now)
 	if free {
 		return s, nil
@@ -160,23 +160,23 @@ func (h half) state(c *compat.Conn, found []any, ttl any, now time.Time) (compat
 	}
 	var err error
 	s.TTL, err = c.ReadTTL(ttl, unit)
-	s.Status, s.Format, s.Until = compat.StatusHeld, h.Name, h.until(found)
+	s.Status, s.Format, s.Until = protocol.StatusHeld, h.Name, h.until(found)
 	switch {
 	case dead:
-		s.Status, s.Clock = compat.StatusDead, "clients"
+		s.Status, s.Clock = protocol.StatusDead, "clients"
 	case !s.Until.IsZero():
 		s.Clock = "clients"
-	case s.TTL != compat.NoTTL:
+	case s.TTL != protocol.NoTTL:
 		s.Until, s.Clock = now.Add(s.TTL), "server"
 	case h.Kind.Timed() || h.Kind == dialect.TwoKeys:
-		s.Status = compat.StatusForeign
+		s.Status = protocol.StatusForeign
 	default:
-		s.Status = compat.StatusPersistent
+		s.Status = protocol.StatusPersistent
 	}
 	return s, err
 }
 
 // repair is txlock's.
-func (h half) repair(now time.Time, s compat.State, ttl time.Duration) (compat.Change, error) {
+func (h half) repair(now time.Time, s protocol.State, ttl time.Duration) (protocol.Change, error) {
 	return txlock.Classic{Options: txlock.Options{Millis: h.millis}}.Repair(now, s, ttl)
 }

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -39,7 +39,7 @@ type OneKey struct {
 
 // Acquire makes one attempt to hold key until now+ttl. A stale now is safe: our
 // lease gets shorter, and fewer leases of others look expired.
-func (b OneKey) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (b OneKey) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	l, err := b.Lease(key, now, ttl)
 	if err != nil {
 		return l, err
@@ -51,17 +51,17 @@ func (b OneKey) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dura
 	if exists && !b.Dialect.Dead(held, now) {
 		c.Unwatch()
 		until, _ := b.Dialect.Parse(held)
-		return l, &compat.HeldError{Key: key, Value: held, Until: until}
+		return l, &protocol.HeldError{Key: key, Value: held, Until: until}
 	}
 	if exists {
-		l.How = compat.TakenOver
+		l.How = protocol.TakenOver
 	}
-	w, err := c.Write(key, compat.Write{Do: []compat.Cmd{b.write(l, now)}, Exec: true, Draw: b.Fence, Last: !l.Ambiguous})
+	w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{b.write(l, now)}, Exec: true, Draw: b.Fence, Last: !l.Ambiguous})
 	switch {
 	case err != nil:
 		return l, err
 	case w.Done == nil:
-		return l, &compat.HeldError{Key: key}
+		return l, &protocol.HeldError{Key: key}
 	}
 	l.Fence = w.Fence
 	return l, nil
@@ -70,29 +70,29 @@ func (b OneKey) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dura
 // write makes the key what l says, with a TTL that ends not before the time on
 // it: one that ended sooner would free the key under a holder in whose time the
 // others still believe.
-func (b OneKey) write(l compat.Lease, now time.Time) compat.Cmd {
+func (b OneKey) write(l protocol.Lease, now time.Time) protocol.Cmd {
 	until, _ := b.Dialect.Parse(l.Value)
 	return setex(b.Millis, l.Key, l.Value, until.Sub(now))
 }
 
 // setex makes key with a TTL of ttl, rounded up, a second at least where the
 // server counts in seconds.
-func setex(millis bool, key, value string, ttl time.Duration) compat.Cmd {
+func setex(millis bool, key, value string, ttl time.Duration) protocol.Cmd {
 	least := time.Second
 	if millis {
 		least = time.Millisecond
 	}
-	cmd, _ := compat.SetEx(millis, key, value, max(ttl, least)) // which is never too short
+	cmd, _ := protocol.SetEx(millis, key, value, max(ttl, least)) // which is never too short
 	return cmd
 }
 
 // Extend moves the end of a lease that is still ours to now+ttl, on the key and in its TTL. If the
 // key has expired unnoticed since the GET (before Redis 6.0.9), it is made again: no other client
 // has had it, or EXEC would have failed.
-func (b OneKey) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
+func (b OneKey) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
 	next, err := b.Lease(l.Key, now, ttl)
 	if err != nil {
-		return l, compat.Change{}, err
+		return l, protocol.Change{}, err
 	}
 	next.Fence, next.How = l.Fence, l.How
 	ch := b.change(l, b.write(next, now))
@@ -105,31 +105,31 @@ func (b OneKey) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate 
 // late: when our key has expired, another client may have written the same time again
 // (getset/same-stamp). So the Locker does not release an Ambiguous lease that has ended, and leaves
 // the key to expire.
-func (b OneKey) Release(l compat.Lease) compat.Change {
-	return b.change(l, compat.Cmd{"DEL", l.Key})
+func (b OneKey) Release(l protocol.Lease) protocol.Change {
+	return b.change(l, protocol.Cmd{"DEL", l.Key})
 }
 
 // change is a command on the condition that the key holds our time. An EXEC that was aborted
 // is not tried again if another client can have made the same value since.
-func (b OneKey) change(l compat.Lease, cmd compat.Cmd) compat.Change {
-	return compat.Change{Key: l.Key, Value: l.Value, Do: []compat.Cmd{cmd}, Once: l.Ambiguous}
+func (b OneKey) change(l protocol.Lease, cmd protocol.Cmd) protocol.Change {
+	return protocol.Change{Key: l.Key, Value: l.Value, Do: []protocol.Cmd{cmd}, Once: l.Ambiguous}
 }
 
 // Inspect reads the value and the TTL: one round trip. A time of the dialect ends by the clients'
 // clocks, a token with its TTL.
-func (b OneKey) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
+func (b OneKey) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error) {
 	unit := time.Second
 	if b.Millis {
 		unit = time.Millisecond
 	}
 	s, err := c.InspectToken(now, key, unit)
 	until, timed := b.Dialect.Parse(s.Value)
-	if err != nil || !timed || s.Status == compat.StatusFree {
+	if err != nil || !timed || s.Status == protocol.StatusFree {
 		return s, err
 	}
-	s.Status, s.Until, s.Clock, s.Format = compat.StatusHeld, until, "clients", cmp.Or(b.Dialect.Name, getsetlock.Float.Name)
+	s.Status, s.Until, s.Clock, s.Format = protocol.StatusHeld, until, "clients", cmp.Or(b.Dialect.Name, getsetlock.Float.Name)
 	if b.Dialect.Dead(s.Value, now) {
-		s.Status = compat.StatusDead
+		s.Status = protocol.StatusDead
 	}
 	return s, nil
 }
@@ -137,8 +137,8 @@ func (b OneKey) Inspect(c *compat.Conn, now time.Time, key string) (compat.State
 // Traits say that it checks the server, and gives a token that was left without a TTL its
 // end: the new fleet's client died before it set one (tx/crash-before-expire). A time gets none:
 // that is its dialect's to end.
-func (b OneKey) Traits() compat.Traits {
-	return compat.Traits{
+func (b OneKey) Traits() protocol.Traits {
+	return protocol.Traits{
 		Rotates: true,
 		Check:   b.check,
 		Repair:  txlock.Classic{Options: txlock.Options{Millis: b.Millis}}.Repair,
@@ -147,7 +147,7 @@ func (b OneKey) Traits() compat.Traits {
 
 // check returns ErrUnsafeServer if there is no WATCH, or if a key with a TTL
 // does not stand up to SETNX; ErrDrain if the dialect's clients take what is held.
-func (b OneKey) check(c *compat.Conn, key string) error {
+func (b OneKey) check(c *protocol.Conn, key string) error {
 	if f, err := dialect.Lookup(b.Dialect.Name); err == nil && drain(f) != nil {
 		return drain(f)
 	}
@@ -156,12 +156,12 @@ func (b OneKey) check(c *compat.Conn, key string) error {
 
 // check is txlock's. Where tokens are not safe even with whole seconds, no other
 // lock of tokens helps.
-func check(c *compat.Conn, key string, millis bool) error {
+func check(c *protocol.Conn, key string, millis bool) error {
 	tokens := func(millis bool) error {
 		return txlock.Guarded{Options: txlock.Options{Millis: millis}}.Traits().Check(c, key)
 	}
 	err := tokens(millis)
-	var unsafe *compat.UnsafeServerError
+	var unsafe *protocol.UnsafeServerError
 	if !errors.As(err, &unsafe) || millis && tokens(false) == nil {
 		return err
 	}

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/locks"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -48,13 +48,13 @@ type Stage struct {
 	Done    []string `json:"done,omitempty"`    // how to know that it is finished
 	Back    string   `json:"back,omitempty"`    // how to go back
 
-	locks []compat.Algorithm
+	locks []protocol.Algorithm
 }
 
 // Locks returns the stage's locks, the one that needs the newest server first: take the first that
 // is safe on your server ([locks.Check]). For an old client they are this module's locks in its
 // dialect, which look the same to it.
-func (s Stage) Locks() []compat.Algorithm { return s.locks }
+func (s Stage) Locks() []protocol.Algorithm { return s.locks }
 
 // Targets returns the names of the new locks that [NewPlan] accepts: the families of token locks,
 // and the locks in them.
@@ -77,12 +77,12 @@ func Ours() []string { return []string{"setnx-expire", "getset", "tx", "set"} }
 
 // NewPlan returns the plan from a lock (the name of a client in the field, or one of [Ours];
 // "setnx-expire" is the lock of most articles) to one of [Targets]. The error is
-// [compat.ErrInvalid] if there is no such name. It is no error if there is no safe way: see
+// [protocol.ErrInvalid] if there is no such name. It is no error if there is no safe way: see
 // Plan.Drain.
 func NewPlan(from, to string) (Plan, error) {
 	news, ok := target(to)
 	if !ok {
-		return Plan{}, fmt.Errorf("%w: no lock %q to move to: there are %s", compat.ErrInvalid, to, strings.Join(Targets(), ", "))
+		return Plan{}, fmt.Errorf("%w: no lock %q to move to: there are %s", protocol.ErrInvalid, to, strings.Join(Targets(), ", "))
 	}
 	f, err := origin(from)
 	if errors.Is(err, dialect.ErrUnsupported) {
@@ -167,7 +167,7 @@ func oneKey(f dialect.Format) Stage {
 	s := Stage{
 		Name: "bridge", Lock: "bridge:" + f.Name, Go: code,
 		Command: "setnxlock run --algorithm bridge --dialect " + commandDialect(f) + " " + keyOf(f) + " -- ...",
-		locks:   []compat.Algorithm{b, seconds},
+		locks:   []protocol.Algorithm{b, seconds},
 		Races:   []string{"compat/token-read-as-expired", "compat/ttl-vs-stamp"},
 		Why:     "an old client " + meets(f),
 	}
@@ -207,7 +207,7 @@ func twoKeys(f dialect.Format) Stage {
 	return Stage{
 		Name: "bridge", Lock: "bridge:" + f.Name, Go: "bridge.TwoNames{Old: old, New: new} // dialect.Lookup(\"" + f.Name + "\"), dialect.Lookup(\"redis-py-3\")",
 		Why:   "an old client looks at lock:owner:NAME and lock:expire:NAME, a new one at NAME: neither sees the other's lock",
-		locks: []compat.Algorithm{TwoNames{Old: f, New: token, Millis: true}, TwoNames{Old: f, New: token}},
+		locks: []protocol.Algorithm{TwoNames{Old: f, New: token, Millis: true}, TwoNames{Old: f, New: token}},
 	}
 }
 
@@ -296,40 +296,40 @@ func origin(name string) (dialect.Format, error) {
 	}
 	f, err := dialect.Lookup(name)
 	if err != nil {
-		return f, fmt.Errorf("%w: %w; or one of %s", compat.ErrInvalid, err, strings.Join(Ours(), ", "))
+		return f, fmt.Errorf("%w: %w; or one of %s", protocol.ErrInvalid, err, strings.Join(Ours(), ", "))
 	}
 	return f, nil
 }
 
 // olds are our locks that look to f's clients like one of them.
-func olds(f dialect.Format) []compat.Algorithm {
+func olds(f dialect.Format) []protocol.Algorithm {
 	switch {
 	case f.Name == "getset":
-		return []compat.Algorithm{getsetlock.Guarded{}}
+		return []protocol.Algorithm{getsetlock.Guarded{}}
 	case f.Kind == dialect.TwoKeys:
-		return []compat.Algorithm{getsetlock.TwoKeys{}}
+		return []protocol.Algorithm{getsetlock.TwoKeys{}}
 	case f.Kind.Timed():
 		d, _ := getsetlock.Named(f.Name)
-		return []compat.Algorithm{getsetlock.Guarded{Options: getsetlock.Options{Dialect: d}}}
+		return []protocol.Algorithm{getsetlock.Guarded{Options: getsetlock.Options{Dialect: d}}}
 	}
 	if news, ok := target(f.Name); ok {
 		return news
 	}
 	if f.Name == "setnx-expire" {
-		return []compat.Algorithm{txlock.Classic{NoRepair: true}}
+		return []protocol.Algorithm{txlock.Classic{NoRepair: true}}
 	}
 	fleet, _ := txlock.Named(f.Name)
 	seconds := fleet
 	seconds.Millis = false
-	return []compat.Algorithm{fleet, seconds}
+	return []protocol.Algorithm{fleet, seconds}
 }
 
 // target are the locks of a name in Targets, the one that needs the newest server first.
-func target(name string) ([]compat.Algorithm, bool) {
+func target(name string) ([]protocol.Algorithm, bool) {
 	if !slices.Contains(Targets(), name) {
 		return nil, false
 	}
-	var list []compat.Algorithm
+	var list []protocol.Algorithm
 	for _, l := range locks.Named(name) {
 		for _, o := range l.Fallbacks(locks.Options{Millis: true}) {
 			list = append(list, l.New(o))

@@ -11,6 +11,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/bridge"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
 )
 
@@ -115,7 +116,7 @@ func TestDrain(t *testing.T) {
 		b := bridge.OneKey{}
 		b.Dialect.Name = name
 		s := oldredis.Run(t, "7.0")
-		for _, a := range []compat.Algorithm{b, bridge.TwoNames{Old: twoNames(name, name, nil).Old, New: format("redis-py-3")}} {
+		for _, a := range []protocol.Algorithm{b, bridge.TwoNames{Old: twoNames(name, name, nil).Old, New: format("redis-py-3")}} {
 			_, err := compat.New(s, a, compat.Options{}).TryLock(t.Context(), "k", ttl)
 			if !errors.Is(err, bridge.ErrDrain) || !errors.Is(err, compat.ErrUnsafeServer) {
 				t.Errorf("%T beside %s: %v, want ErrDrain", a, name, err)
@@ -135,16 +136,16 @@ func TestDrain(t *testing.T) {
 // Where no token is safe the remedy is the old fleet's lock; where only milliseconds
 // are missing, it is whole seconds, which work.
 func TestRemedy(t *testing.T) {
-	both := func(millis bool) []compat.Algorithm {
+	both := func(millis bool) []protocol.Algorithm {
 		old, token := twoNames("redis-py-2.9", "redis-py-2.9", nil).Old, format("redis-py-3")
-		return []compat.Algorithm{bridge.OneKey{Millis: millis}, bridge.TwoNames{Old: old, New: token, Millis: millis}}
+		return []protocol.Algorithm{bridge.OneKey{Millis: millis}, bridge.TwoNames{Old: old, New: token, Millis: millis}}
 	}
 	for _, test := range []struct {
 		server string
 		millis bool
 		old    bool // the old fleet's lock is the remedy
 	}{{"1.2", false, true}, {"2.0", false, true}, {"2.0", true, true}, {"2.4", true, false}} {
-		c := compat.NewConn(oldredis.Run(t, test.server).Dial())
+		c := protocol.NewConn(oldredis.Run(t, test.server).Dial())
 		for _, b := range both(test.millis) {
 			err := b.Traits().Check(c, "k")
 			var unsafe *compat.UnsafeServerError

@@ -18,13 +18,14 @@ import (
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/server"
 )
 
 const ttl = 10 * time.Second
 
 // lockOf is the first of a stage's locks that is safe on the server.
-func lockOf(t testing.TB, source compat.Source, s bridge.Stage) compat.Algorithm {
+func lockOf(t testing.TB, source compat.Source, s bridge.Stage) protocol.Algorithm {
 	t.Helper()
 	var err error
 	for _, a := range s.Locks() {
@@ -63,7 +64,7 @@ type worker struct {
 	rounds    atomic.Int64
 }
 
-func (f *fleet) start(a compat.Algorithm, prefix string) *worker {
+func (f *fleet) start(a protocol.Algorithm, prefix string) *worker {
 	w := &worker{stop: make(chan struct{}), die: make(chan struct{}), ended: make(chan struct{})}
 	k := compat.NewOn(f.source, a, compat.Options{Prefix: prefix, MinPoll: 2 * time.Millisecond, MaxPoll: 20 * time.Millisecond})
 	f.wg.Go(func() {
@@ -242,13 +243,13 @@ func TestSkippedStage(t *testing.T) {
 	if _, err := old.TryLock(t.Context(), "report", time.Second); err != nil {
 		t.Fatal(err)
 	}
-	c := compat.NewConn(s.Dial())
+	c := protocol.NewConn(s.Dial())
 	defer c.Close()
 	later := time.Now().Add(24 * time.Hour)
 	if _, err := lockOf(t, compat.Pooled(s), p.Stages[2]).Acquire(c, later, "report", ttl); !errors.Is(err, compat.ErrHeld) {
 		t.Errorf("a new client, a day later: %v, want ErrHeld", err)
 	}
-	if l, err := lockOf(t, compat.Pooled(s), p.Stages[1]).Acquire(c, later, "report", ttl); err != nil || l.How != compat.TakenOver {
+	if l, err := lockOf(t, compat.Pooled(s), p.Stages[1]).Acquire(c, later, "report", ttl); err != nil || l.How != protocol.TakenOver {
 		t.Errorf("the bridge, a day later: %+v, %v; want it taken over", l, err)
 	}
 }

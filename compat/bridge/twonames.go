@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // TwoNames is the bridge between two fleets that use different keys for the same lock: because the
@@ -44,23 +44,23 @@ type TwoNames struct {
 	Fence bool
 
 	// Token returns 32 hexadecimal digits, or any text if both formats accept that, unique to the
-	// acquisition. nil: [compat.NewToken].
+	// acquisition. nil: [protocol.NewToken].
 	Token func() string
 }
 
 // Acquire makes one attempt to hold both names until now+ttl.
-func (b TwoNames) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (b TwoNames) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	both, err := b.halves(key)
 	if err == nil && ttl < time.Second {
-		err = fmt.Errorf("%w: a ttl of %v is shorter than the second that this lock counts in", compat.ErrInvalid, ttl)
+		err = fmt.Errorf("%w: a ttl of %v is shorter than the second that this lock counts in", protocol.ErrInvalid, ttl)
 	}
 	if err != nil {
-		return compat.Lease{Key: key}, err
+		return protocol.Lease{Key: key}, err
 	}
-	l := compat.Lease{Key: key, Until: compat.Until(now, ttl), How: compat.Free}
+	l := protocol.Lease{Key: key, Until: protocol.Until(now, ttl), How: protocol.Free}
 	token := b.token()
 	var values [2]string
-	var cmds []compat.Cmd
+	var cmds []protocol.Cmd
 	for i, h := range both {
 		values[i] = h.value(key, now, ttl, token)
 		cmds = append(cmds, h.write(now, ttl, values[i]))
@@ -72,15 +72,15 @@ func (b TwoNames) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Du
 	}
 	for i, h := range both {
 		if free, dead := h.judge(found[i], now); dead {
-			l.How = compat.TakenOver
+			l.How = protocol.TakenOver
 		} else if !free {
 			c.Unwatch()
-			return l, &compat.HeldError{Key: h.keys[0], Value: text(found[i][0]), Until: h.until(found[i])}
+			return l, &protocol.HeldError{Key: h.keys[0], Value: text(found[i][0]), Until: h.until(found[i])}
 		}
 	}
 	replies, err := c.Exec(b.drawn(both, l, cmds)...)
 	if err == nil && replies == nil {
-		return l, &compat.HeldError{Key: key}
+		return l, &protocol.HeldError{Key: key}
 	}
 	if err == nil && b.Fence {
 		l.Fence, err = c.Fence(both[1].keys[0], replies[len(replies)-1])
@@ -92,50 +92,50 @@ func (b TwoNames) token() string {
 	if b.Token != nil {
 		return b.Token()
 	}
-	return compat.NewToken()
+	return protocol.NewToken()
 }
 
 // drawn adds to cmds the drawing of a fence, if l lacks one.
-func (b TwoNames) drawn(both [2]half, l compat.Lease, cmds []compat.Cmd) []compat.Cmd {
+func (b TwoNames) drawn(both [2]half, l protocol.Lease, cmds []protocol.Cmd) []protocol.Cmd {
 	if b.Fence && l.Fence == 0 {
-		return append(cmds, compat.Cmd{"INCR", compat.Aux(both[1].keys[0], "fence")})
+		return append(cmds, protocol.Cmd{"INCR", protocol.Aux(both[1].keys[0], "fence")})
 	}
 	return cmds
 }
 
 // Extend moves the end of a lease whose both halves are still ours to now+ttl.
-func (b TwoNames) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
+func (b TwoNames) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
 	if ttl < time.Second {
-		return l, compat.Change{}, fmt.Errorf("%w: a ttl of %v is shorter than the second that this lock counts in", compat.ErrInvalid, ttl)
+		return l, protocol.Change{}, fmt.Errorf("%w: a ttl of %v is shorter than the second that this lock counts in", protocol.ErrInvalid, ttl)
 	}
 	both, err := b.halves(l.Key)
 	if err != nil {
-		return l, compat.Change{}, err
+		return l, protocol.Change{}, err
 	}
 	values, _ := split(l.Value)
 	next := l
-	next.Until = compat.Until(now, ttl)
-	var cmds []compat.Cmd
+	next.Until = protocol.Until(now, ttl)
+	var cmds []protocol.Cmd
 	for i, h := range both {
-		var cmd compat.Cmd
+		var cmd protocol.Cmd
 		values[i], cmd = h.extend(now, ttl, values[i])
 		cmds = append(cmds, cmd)
 	}
 	next.Value = join(values)
 	// Final: it writes to what an earlier one watches.
-	return next, compat.Change{Key: l.Key, Value: l.Value, Draw: b.Fence && l.Fence == 0, Final: true, By: func(c *compat.Conn) ([]any, error) {
+	return next, protocol.Change{Key: l.Key, Value: l.Value, Draw: b.Fence && l.Fence == 0, Final: true, By: func(c *protocol.Conn) ([]any, error) {
 		replies, err := b.ifOurs(c, both, l, b.drawn(both, l, cmds)...)
 		if err == nil && slices.Contains(replies, any(int64(0))) { // expired inside the transaction: before 6.0.9 WATCH does not notice
 			c.Run(b.Release(next)) //nolint:errcheck // what is left of it ends by itself
-			return nil, compat.ErrLost
+			return nil, protocol.ErrLost
 		}
 		return replies, err
 	}}, nil
 }
 
 // Release releases both names. It may come late: it compares.
-func (b TwoNames) Release(l compat.Lease) compat.Change {
-	return compat.Change{Key: l.Key, Value: l.Value, By: func(c *compat.Conn) ([]any, error) {
+func (b TwoNames) Release(l protocol.Lease) protocol.Change {
+	return protocol.Change{Key: l.Key, Value: l.Value, By: func(c *protocol.Conn) ([]any, error) {
 		both, err := b.halves(l.Key)
 		if err != nil {
 			return nil, err
@@ -143,7 +143,7 @@ func (b TwoNames) Release(l compat.Lease) compat.Change {
 		first, second := both[0].frees(), both[1].frees()
 		replies, err := b.ifOurs(c, both, l, slices.Concat(first, second)...)
 		if err == nil && (replies[0] != int64(len(both[0].keys)) || replies[len(first)] != int64(len(both[1].keys))) {
-			return nil, compat.ErrLost // one had expired
+			return nil, protocol.ErrLost // one had expired
 		}
 		return replies, err
 	}}
@@ -154,10 +154,10 @@ func (b TwoNames) Release(l compat.Lease) compat.Change {
 // one: nobody would renew it. An EXEC that aborts did not run, and is tried
 // again, a few times, for a renewal of ours may have aborted it
 // (tx/renewal-aborts-release).
-func (b TwoNames) ifOurs(c *compat.Conn, both [2]half, l compat.Lease, cmds ...compat.Cmd) ([]any, error) {
+func (b TwoNames) ifOurs(c *protocol.Conn, both [2]half, l protocol.Lease, cmds ...protocol.Cmd) ([]any, error) {
 	values, ok := split(l.Value)
 	if !ok {
-		return nil, compat.ErrLost
+		return nil, protocol.ErrLost
 	}
 	const aborts = 8
 	for range aborts {
@@ -170,7 +170,7 @@ func (b TwoNames) ifOurs(c *compat.Conn, both [2]half, l compat.Lease, cmds ...c
 		switch {
 		case !first && !second:
 			c.Unwatch()
-			return nil, compat.ErrLost
+			return nil, protocol.ErrLost
 		case !second:
 			do = both[0].frees()
 		case !first:
@@ -178,26 +178,26 @@ func (b TwoNames) ifOurs(c *compat.Conn, both [2]half, l compat.Lease, cmds ...c
 		}
 		replies, err := c.Exec(do...)
 		if err == nil && replies != nil && !(first && second) {
-			return nil, compat.ErrLost
+			return nil, protocol.ErrLost
 		}
 		if err != nil || replies != nil {
 			return replies, err
 		}
 	}
-	return nil, compat.ErrAborted
+	return nil, protocol.ErrAborted
 }
 
 // Inspect reads both keys: one round trip. The State is that of the key that keeps others out
 // longer. Holders has both, if both exist.
-func (b TwoNames) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
-	s := compat.State{Key: key, Status: compat.StatusFree, TTL: compat.NoTTL}
+func (b TwoNames) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error) {
+	s := protocol.State{Key: key, Status: protocol.StatusFree, TTL: protocol.NoTTL}
 	both, err := b.halves(key)
 	if err != nil {
 		return s, err
 	}
-	var cmds []compat.Cmd
+	var cmds []protocol.Cmd
 	for _, h := range both {
-		cmds = append(append(cmds, h.gets()...), compat.Cmd{h.ttlCommand(), h.keys[0]})
+		cmds = append(append(cmds, h.gets()...), protocol.Cmd{h.ttlCommand(), h.keys[0]})
 	}
 	replies, err := c.Pipe(cmds...)
 	if err != nil {
@@ -216,7 +216,7 @@ func (b TwoNames) Inspect(c *compat.Conn, now time.Time, key string) (compat.Sta
 		if err != nil {
 			return s, err
 		}
-		if one.Status != compat.StatusFree {
+		if one.Status != protocol.StatusFree {
 			values[i], ends = one.Value, append(ends, one.Until)
 		}
 		if rank[one.Status] > rank[s.Status] || rank[one.Status] == rank[s.Status] && one.Until.After(s.Until) {
@@ -224,9 +224,9 @@ func (b TwoNames) Inspect(c *compat.Conn, now time.Time, key string) (compat.Sta
 		}
 	}
 	if len(ends) == 2 {
-		pair := compat.Holder{Value: join(values), Until: earlier(ends[0], ends[1])}
-		s.Holders = []compat.Holder{pair}
-		if s.Status != compat.StatusPersistent { // Repair needs the value of that very name
+		pair := protocol.Holder{Value: join(values), Until: earlier(ends[0], ends[1])}
+		s.Holders = []protocol.Holder{pair}
+		if s.Status != protocol.StatusPersistent { // Repair needs the value of that very name
 			s.Value = pair.Value
 		}
 	}
@@ -235,8 +235,8 @@ func (b TwoNames) Inspect(c *compat.Conn, now time.Time, key string) (compat.Sta
 }
 
 // A persistent half comes first, so that a waiter sees it and repairs it.
-var rank = map[compat.Status]int{
-	compat.StatusFree: 0, compat.StatusDead: 1, compat.StatusHeld: 2, compat.StatusForeign: 3, compat.StatusPersistent: 4,
+var rank = map[protocol.Status]int{
+	protocol.StatusFree: 0, protocol.StatusDead: 1, protocol.StatusHeld: 2, protocol.StatusForeign: 3, protocol.StatusPersistent: 4,
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -247,33 +247,33 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // Traits say that it checks the server, and repairs a token without a TTL.
-func (b TwoNames) Traits() compat.Traits {
-	return compat.Traits{Check: b.check, Repair: b.repair}
+func (b TwoNames) Traits() protocol.Traits {
+	return protocol.Traits{Check: b.check, Repair: b.repair}
 }
 
 // repair gives a token that was left without a TTL its end, under either name.
-func (b TwoNames) repair(now time.Time, s compat.State, ttl time.Duration) (compat.Change, error) {
+func (b TwoNames) repair(now time.Time, s protocol.State, ttl time.Duration) (protocol.Change, error) {
 	both, err := b.halves(s.Key)
 	if err != nil {
-		return compat.Change{}, err
+		return protocol.Change{}, err
 	}
-	var changes []compat.Change
-	err = compat.ErrHeld // there is nothing to repair
+	var changes []protocol.Change
+	err = protocol.ErrHeld // there is nothing to repair
 	for _, h := range both {
 		if h.Kind.Timed() || h.Kind == dialect.TwoKeys {
 			continue
 		}
 		one := s
 		one.Key = h.keys[0]
-		var ch compat.Change
+		var ch protocol.Change
 		if ch, err = h.repair(now, one, ttl); err != nil {
 			return ch, err
 		}
 		changes = append(changes, ch)
 	}
-	return compat.Change{Key: s.Key, Value: s.Value, By: func(c *compat.Conn) (replies []any, err error) {
+	return protocol.Change{Key: s.Key, Value: s.Value, By: func(c *protocol.Conn) (replies []any, err error) {
 		for _, ch := range changes {
-			if replies, err = c.Run(ch); !errors.Is(err, compat.ErrLost) {
+			if replies, err = c.Run(ch); !errors.Is(err, protocol.ErrLost) {
 				break
 			}
 		}
@@ -283,7 +283,7 @@ func (b TwoNames) repair(now time.Time, s compat.State, ttl time.Duration) (comp
 
 // check returns ErrUnsafeServer if there is no WATCH, or if a key with a TTL
 // does not stand up to SETNX; ErrDrain if one of the fleets takes what is held.
-func (b TwoNames) check(c *compat.Conn, key string) error {
+func (b TwoNames) check(c *protocol.Conn, key string) error {
 	for _, f := range []dialect.Format{b.Old, b.New} {
 		if err := drain(f); err != nil {
 			return err
@@ -300,14 +300,14 @@ func (b TwoNames) halves(key string) (both [2]half, err error) {
 		}
 	}
 	if slices.Contains(both[0].keys, both[1].keys[0]) {
-		return both, fmt.Errorf("%w: both fleets call it %q: that is one name, and OneKey's", compat.ErrInvalid, both[1].keys[0])
+		return both, fmt.Errorf("%w: both fleets call it %q: that is one name, and OneKey's", protocol.ErrInvalid, both[1].keys[0])
 	}
 	return both, nil
 }
 
 // watch starts to WATCH all keys and reads them, in one write.
-func watch(c *compat.Conn, both [2]half) (found [2][]any, err error) {
-	cmds := []compat.Cmd{{"WATCH"}}
+func watch(c *protocol.Conn, both [2]half) (found [2][]any, err error) {
+	cmds := []protocol.Cmd{{"WATCH"}}
 	for _, h := range both {
 		for _, k := range h.keys {
 			cmds[0] = append(cmds[0], k)

@@ -13,6 +13,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
@@ -24,7 +25,7 @@ func TestProtocols(t *testing.T) {
 	token := func() string { return "000000000042" }
 	for _, c := range []struct {
 		name string
-		a    compat.Algorithm
+		a    protocol.Algorithm
 		want string
 	}{
 		{"one key", bridge.OneKey{Options: getsetlock.Options{Nonce: token}}, `
@@ -47,7 +48,7 @@ MULTI → OK
 DEL a → QUEUED
 EXEC → [1]
 `},
-		{"one key, jedis-lock, with a fence", func() compat.Algorithm {
+		{"one key, jedis-lock, with a fence", func() protocol.Algorithm {
 			b, err := bridge.Named("jedis-lock")
 			if err != nil {
 				t.Fatal(err)
@@ -104,10 +105,10 @@ EXEC → [1 1]
 `},
 	} {
 		s := oldredis.Run(t, "2.6")
-		conn := compat.NewConn(s.Dial())
+		conn := protocol.NewConn(s.Dial())
 		sent := s.Record()
 		l, err := c.a.Acquire(conn, noon, "a", ttl)
-		if err != nil || l.How != compat.Free {
+		if err != nil || l.How != protocol.Free {
 			t.Fatalf("%s: %s, %v", c.name, l.How, err)
 		}
 		if _, err := c.a.Acquire(conn, noon, "a", ttl); !errors.Is(err, compat.ErrHeld) || errors.Is(err, compat.ErrForeign) {
@@ -153,7 +154,7 @@ func TestOneKeyMeets(t *testing.T) {
 		{"1330862399.5", 5, compat.StatusDead},
 	} {
 		s := oldredis.Run(t, "2.4")
-		conn := compat.NewConn(s.Dial())
+		conn := protocol.NewConn(s.Dial())
 		conn.Do("SET", "k", c.value) //nolint:errcheck
 		if c.ttl > 0 {
 			conn.Do("EXPIRE", "k", c.ttl) //nolint:errcheck
@@ -166,7 +167,7 @@ func TestOneKeyMeets(t *testing.T) {
 		value, _ := redis.String(conn.Do("GET", "k"))
 		left, _ := redis.Int(conn.Do("TTL", "k"))
 		if c.status == compat.StatusDead {
-			if err != nil || l.How != compat.TakenOver || value != l.Value || left < 10 {
+			if err != nil || l.How != protocol.TakenOver || value != l.Value || left < 10 {
 				t.Errorf("%q: %+v, %v, and the key holds %q with a TTL of %d; want it taken over, with one", c.value, l, err, value, left)
 			}
 			continue
@@ -233,7 +234,7 @@ func TestOneKeyAmbiguous(t *testing.T) {
 // A key has an end however short the lease is, and one that has no fence draws it.
 func TestOneKeyShortOrAdopted(t *testing.T) {
 	s := oldredis.Run(t, "2.4")
-	conn := compat.NewConn(s.Dial())
+	conn := protocol.NewConn(s.Dial())
 	b := bridge.OneKey{Options: getsetlock.Options{Fence: true}}
 	l, err := b.Acquire(conn, noon, "k", 300*time.Millisecond)
 	if left, _ := redis.Int(conn.Do("TTL", "k")); err != nil || l.Fence != 1 || left != 1 {
@@ -252,7 +253,7 @@ func TestTwoNamesOfTimes(t *testing.T) {
 		vague    bool
 	}{{"redis-docs", "jedis-lock", true}, {"redis-docs", "redis-py-2.9", false}, {"redis-docs", "redis-py-3", false}} {
 		s := oldredis.Run(t, "2.4")
-		l, err := twoNames(c.old, c.new, nil).Acquire(compat.NewConn(s.Dial()), noon, "k", ttl)
+		l, err := twoNames(c.old, c.new, nil).Acquire(protocol.NewConn(s.Dial()), noon, "k", ttl)
 		if err != nil || l.Ambiguous != c.vague {
 			t.Errorf("%s and %s: %v, ambiguous %v, want %v", c.old, c.new, err, l.Ambiguous, c.vague)
 		}
@@ -273,12 +274,12 @@ func TestTwoNamesMeetAPair(t *testing.T) {
 		{"a dead pair", []any{"lock:owner:k", "other:2", "lock:expire:k", "1330862400"}, noon.Add(time.Second), true},
 	} {
 		s := oldredis.Run(t, "2.4")
-		conn := compat.NewConn(s.Dial())
+		conn := protocol.NewConn(s.Dial())
 		if _, err := conn.Do("MSET", c.keys...); err != nil {
 			t.Fatal(err)
 		}
 		l, err := twoNames("mlanett-redis-lock", "redis-py-3", nil).Acquire(conn, c.now, "k", ttl)
-		if (err == nil) != c.obtained || err != nil && !errors.Is(err, compat.ErrHeld) || err == nil && l.How != compat.TakenOver {
+		if (err == nil) != c.obtained || err != nil && !errors.Is(err, compat.ErrHeld) || err == nil && l.How != protocol.TakenOver {
 			t.Errorf("%s: %+v, %v; want it obtained: %v", c.what, l, err, c.obtained)
 		}
 	}
@@ -289,22 +290,22 @@ func TestTwoNamesMeetAPair(t *testing.T) {
 func TestTwoNamesOvertaken(t *testing.T) {
 	for _, old := range []string{"redis-py-2.10", "redis-py-2.9", "mlanett-redis-lock"} {
 		b := twoNames(old, "redis-py-3", nil)
-		for step, change := range map[string]func(l compat.Lease) (compat.Change, error){
-			"Extend": func(l compat.Lease) (compat.Change, error) {
+		for step, change := range map[string]func(l compat.Lease) (protocol.Change, error){
+			"Extend": func(l compat.Lease) (protocol.Change, error) {
 				_, ch, err := b.Extend(noon, l, ttl, false)
 				return ch, err
 			},
-			"Release": func(l compat.Lease) (compat.Change, error) { return b.Release(l), nil },
+			"Release": func(l compat.Lease) (protocol.Change, error) { return b.Release(l), nil },
 		} {
 			s := oldredis.Run(t, "2.4")
-			l, err := b.Acquire(compat.NewConn(s.Dial()), noon, "k", ttl)
+			l, err := b.Acquire(protocol.NewConn(s.Dial()), noon, "k", ttl)
 			if err != nil {
 				t.Fatal(err)
 			}
 			expire := faulty.First(func() { s.Advance(ttl + time.Second) })
 			ch, err := change(l)
 			if err == nil {
-				_, err = compat.NewConn(faulty.Over(s.Dial(), expire.Of("MULTI"))).Run(ch)
+				_, err = protocol.NewConn(faulty.Over(s.Dial(), expire.Of("MULTI"))).Run(ch)
 			}
 			if !errors.Is(err, compat.ErrLost) {
 				t.Errorf("%s of %s, which expired under its WATCH: %v, want ErrLost", step, old, err)
@@ -315,7 +316,7 @@ func TestTwoNamesOvertaken(t *testing.T) {
 		}
 		s := oldredis.Run(t, "2.4")
 		faster := faulty.First(func() { s.Dial().Do("SETEX", "k", 60, "another's") }).Of("MULTI") //nolint:errcheck
-		slow := compat.NewConn(faulty.Over(s.Dial(), faster))
+		slow := protocol.NewConn(faulty.Over(s.Dial(), faster))
 		if _, err := b.Acquire(slow, noon, "k", ttl); !errors.Is(err, compat.ErrHeld) {
 			t.Errorf("%s and redis-py-3, of which another took the second: %v, want ErrHeld", old, err)
 		}
@@ -329,15 +330,15 @@ func TestTwoNamesLoseOne(t *testing.T) {
 		b := twoNames(old, "redis-py-3", nil)
 		oldKey := b.Old.Key("k")
 		for _, gone := range []string{oldKey, "k"} {
-			for step, change := range map[string]func(l compat.Lease) (compat.Change, error){
-				"Extend": func(l compat.Lease) (compat.Change, error) {
+			for step, change := range map[string]func(l compat.Lease) (protocol.Change, error){
+				"Extend": func(l compat.Lease) (protocol.Change, error) {
 					_, ch, err := b.Extend(noon, l, ttl, false)
 					return ch, err
 				},
-				"Release": func(l compat.Lease) (compat.Change, error) { return b.Release(l), nil },
+				"Release": func(l compat.Lease) (protocol.Change, error) { return b.Release(l), nil },
 			} {
 				s := oldredis.Run(t, "2.4")
-				conn := compat.NewConn(s.Dial())
+				conn := protocol.NewConn(s.Dial())
 				l, err := b.Acquire(conn, noon, "k", ttl)
 				if err != nil {
 					t.Fatal(err)

@@ -156,7 +156,7 @@ func (s *Source) Source() compat.Source {
 }
 
 // Get returns a connection to the master that has key. It is meant for key and other keys of its
-// slot ([compat.Aux]); a command for another slot works, for one round trip more. Get with ""
+// slot ([protocol.Aux]); a command for another slot works, for one round trip more. Get with ""
 // returns a connection to some master, for commands without a key; the first key that is used on it
 // moves it to that key's server.
 func (s *Source) Get(ctx context.Context, key string) (redis.Conn, error) {

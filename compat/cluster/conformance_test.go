@@ -10,6 +10,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/conformance"
 	slots "github.com/setnxlock/setnxlock/compat/internal/slot"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -21,36 +22,36 @@ func TestMain(m *testing.M) { conformance.Main(m) }
 // An algorithm is one of the module's, on one key.
 type algorithm struct {
 	name   string
-	new    func(fence bool) compat.Algorithm
+	new    func(fence bool) protocol.Algorithm
 	pinned int // Options.MaxPinned of its clients
 }
 
 func algorithms() []algorithm {
 	all := []algorithm{
-		{"getset:classic", func(fence bool) compat.Algorithm {
+		{"getset:classic", func(fence bool) protocol.Algorithm {
 			return getsetlock.Classic{Options: getsetlock.Options{Fence: fence}}
 		}, 0},
-		{"getset:guarded", func(fence bool) compat.Algorithm {
+		{"getset:guarded", func(fence bool) protocol.Algorithm {
 			return getsetlock.Guarded{Options: getsetlock.Options{Fence: fence}}
 		}, 0},
-		{"tx:classic", func(fence bool) compat.Algorithm {
+		{"tx:classic", func(fence bool) protocol.Algorithm {
 			return txlock.Classic{Options: txlock.Options{Fence: fence}}
 		}, 0},
-		{"tx:guarded", func(fence bool) compat.Algorithm {
+		{"tx:guarded", func(fence bool) protocol.Algorithm {
 			return txlock.Guarded{Options: txlock.Options{Fence: fence, Millis: true}}
 		}, 0},
-		{"tx:renamed", func(fence bool) compat.Algorithm {
+		{"tx:renamed", func(fence bool) protocol.Algorithm {
 			return txlock.Renamed{Options: txlock.Options{Fence: fence, Millis: true}}
 		}, 0},
-		{"set:lua", func(fence bool) compat.Algorithm {
+		{"set:lua", func(fence bool) protocol.Algorithm {
 			return setlock.Lua{Options: setlock.Options{Fence: fence}}
 		}, 0},
-		{"set:watch", func(fence bool) compat.Algorithm {
+		{"set:watch", func(fence bool) protocol.Algorithm {
 			return setlock.Watched{Options: setlock.Options{Fence: fence}}
 		}, 0},
 	}
 	for _, a := range all {
-		if a.new(false).Release(compat.Lease{Key: "k", Value: "v"}).If == compat.Watch {
+		if a.new(false).Release(compat.Lease{Key: "k", Value: "v"}).If == protocol.Watch {
 			a.name, a.pinned = a.name+"/pinned", 2
 			all = append(all, a)
 		}
@@ -87,7 +88,7 @@ func TestConformance(t *testing.T) {
 		Sources: []compat.Source{source.Source()},
 		Fence:   true,
 	}
-	over := func(a compat.Algorithm, pinned int) func(func(compat.Source) compat.Source, compat.Options) *compat.Locker {
+	over := func(a protocol.Algorithm, pinned int) func(func(compat.Source) compat.Source, compat.Options) *compat.Locker {
 		return func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
 			o.MaxPinned = pinned
 			return compat.NewOn(wrap(source.Source()), a, o)
@@ -115,9 +116,9 @@ func TestConformance(t *testing.T) {
 // keys is all that any of the locks of a key can leave.
 func keys(prefix, key string) []string {
 	key = prefix + key
-	all := []string{key, compat.Aux(key, "fence")}
+	all := []string{key, protocol.Aux(key, "fence")}
 	for _, name := range []string{"readers", "waiting", "queue", "next", "mutex"} {
-		all = append(all, compat.Aux(key, name))
+		all = append(all, protocol.Aux(key, name))
 	}
 	return all
 }

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // A conn is one connection to its user, and has one to each server that one of its
@@ -24,9 +24,9 @@ type conn struct {
 	home *leg   // the slot's master, as far as we know
 	legs []*leg // home, and where we were redirected to
 
-	out  []compat.Cmd // sent, but not written yet
-	in   []any        // replies that nobody has received
-	open *leg         // where a MULTI stands that was not sent together with its EXEC
+	out  []protocol.Cmd // sent, but not written yet
+	in   []any          // replies that nobody has received
+	open *leg           // where a MULTI stands that was not sent together with its EXEC
 	err  error
 }
 
@@ -91,7 +91,7 @@ func (c *conn) Send(name string, args ...any) error {
 	if c.err != nil {
 		return c.err
 	}
-	c.out = append(c.out, append(compat.Cmd{name}, args...))
+	c.out = append(c.out, append(protocol.Cmd{name}, args...))
 	return nil
 }
 
@@ -116,7 +116,7 @@ func (c *conn) DoWithTimeout(d time.Duration, name string, args ...any) (any, er
 // do is redigo's Do: all replies to "", else the last of them, with the first error.
 func (c *conn) do(v via, name string, args []any) (any, error) {
 	if name != "" {
-		c.out = append(c.out, append(compat.Cmd{name}, args...))
+		c.out = append(c.out, append(protocol.Cmd{name}, args...))
 	}
 	if err := c.flush(v); err != nil {
 		return nil, err
@@ -184,13 +184,13 @@ func (c *conn) fail(v via) error {
 
 // A unit is what one server must do as a whole: a command, or a transaction.
 type unit struct {
-	cmds  []compat.Cmd
+	cmds  []protocol.Cmd
 	multi bool // MULTI … EXEC, both in it
 }
 
 // split makes units of cmds. A MULTI whose EXEC is not there opens a
 // transaction that c goes on with; it stays where it began, and is not followed.
-func (c *conn) split(cmds []compat.Cmd) []unit {
+func (c *conn) split(cmds []protocol.Cmd) []unit {
 	var units []unit
 	open := c.open != nil
 	for i := 0; i < len(cmds); i++ {
@@ -213,7 +213,7 @@ func (c *conn) split(cmds []compat.Cmd) []unit {
 	return units
 }
 
-func is(m compat.Cmd, name string) bool { return strings.EqualFold(m[0].(string), name) }
+func is(m protocol.Cmd, name string) bool { return strings.EqualFold(m[0].(string), name) }
 
 // together is how many of units go out in one write: all, but where one of them
 // may have to be done by another server than its neighbour.
@@ -273,7 +273,7 @@ func (v via) do(c redis.Conn, name string, args ...any) (any, error) {
 		ctx, cancel := context.WithTimeout(v.ctx, silence)
 		reply, err = redis.DoContext(c, ctx, name, args...)
 		if err != nil && ctx.Err() != nil && v.ctx.Err() == nil {
-			err = fmt.Errorf("%w: no reply for %v", compat.ErrTimeout, silence)
+			err = fmt.Errorf("%w: no reply for %v", protocol.ErrTimeout, silence)
 		}
 		cancel()
 	case v.limit > 0:

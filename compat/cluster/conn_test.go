@@ -16,21 +16,22 @@ import (
 	"github.com/setnxlock/setnxlock/compat/cluster"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
-var fence = compat.Aux("k", "fence")
+var fence = protocol.Aux("k", "fence")
 
 // conn returns a connection for key whose map was right when it was learnt.
-func (f *fake) conn(s *cluster.Source, key string) *compat.Conn {
+func (f *fake) conn(s *cluster.Source, key string) *protocol.Conn {
 	f.t.Helper()
 	c, err := s.Get(context.Background(), key)
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() { c.Close() })
-	return compat.NewConn(c)
+	return protocol.NewConn(c)
 }
 
 // seen checks what the nodes were sent since the last look, and what they answered.
@@ -58,7 +59,7 @@ func TestMoved(t *testing.T) {
 	s := f.source()
 	c := f.conn(s, "k")
 	f.all()
-	if replies, err := c.Pipe(compat.Cmd{"SETNX", "k", "v"}, compat.Cmd{"GET", "k"}); err != nil || replies[0] != int64(1) || string(replies[1].([]byte)) != "v" {
+	if replies, err := c.Pipe(protocol.Cmd{"SETNX", "k", "v"}, protocol.Cmd{"GET", "k"}); err != nil || replies[0] != int64(1) || string(replies[1].([]byte)) != "v" {
 		t.Errorf("%v, %v", replies, err)
 	}
 	f.seen("a SETNX k v → MOVED", "a GET k → MOVED", "b SETNX k v → 1", "b GET k → v")
@@ -103,7 +104,7 @@ func TestOrder(t *testing.T) {
 	c := f.conn(s, "k")
 	f.do(a, "SET", "stays", "1")
 	f.begin()
-	write := []compat.Cmd{{"SETNX", "k", "v"}, {"INCR", "stays"}, {"GET", "k"}}
+	write := []protocol.Cmd{{"SETNX", "k", "v"}, {"INCR", "stays"}, {"GET", "k"}}
 	replies, err := c.Pipe(write...)
 	if e, _ := replies[0].(redis.Error); err != nil || !strings.HasPrefix(string(e), "ASK ") || replies[1] != int64(2) {
 		t.Errorf("%v, %v; want the first refused", replies, err)
@@ -124,7 +125,7 @@ func TestWatchFollows(t *testing.T) {
 	f.do(a, "SET", "k", "v")
 	f.begin()
 	f.migrate("k")
-	replies, err := c.Run(compat.Change{Key: "k", Value: "v", Do: []compat.Cmd{{"DEL", "k"}}})
+	replies, err := c.Run(protocol.Change{Key: "k", Value: "v", Do: []protocol.Cmd{{"DEL", "k"}}})
 	if err != nil || replies[0] != int64(1) {
 		t.Errorf("%v, %v", replies, err)
 	}
@@ -148,7 +149,7 @@ func TestWatchLeftBehind(t *testing.T) {
 				t.Fatal(err)
 			}
 			move(f)
-			replies, err := c.Exec(compat.Cmd{"DEL", "k"})
+			replies, err := c.Exec(protocol.Cmd{"DEL", "k"})
 			if replies != nil || err != nil {
 				t.Errorf("%v, %v; want it aborted: nothing, and no error", replies, err)
 			}
@@ -156,7 +157,7 @@ func TestWatchLeftBehind(t *testing.T) {
 			if on, _ := f.where("k"); len(on) != 1 || on[0] != b {
 				t.Errorf("the key is on %q", on)
 			}
-			replies, err = c.Run(compat.Change{Key: "k", Value: "v", Do: []compat.Cmd{{"DEL", "k"}}})
+			replies, err = c.Run(protocol.Change{Key: "k", Value: "v", Do: []protocol.Cmd{{"DEL", "k"}}})
 			if err != nil || replies[0] != int64(1) {
 				t.Errorf("the next look: %v, %v", replies, err)
 			}
@@ -176,11 +177,11 @@ func TestWatchesApart(t *testing.T) {
 		}
 	}
 	f.log = nil
-	if replies, err := c.Exec(compat.Cmd{"SET", "stays", "2"}); replies != nil || err != nil {
+	if replies, err := c.Exec(protocol.Cmd{"SET", "stays", "2"}); replies != nil || err != nil {
 		t.Errorf("%v, %v; want it aborted", replies, err)
 	}
 	f.migrate("")
-	if replies, err := c.Exec(compat.Cmd{"SET", "k", "3"}); err != nil || len(replies) != 1 {
+	if replies, err := c.Exec(protocol.Cmd{"SET", "k", "3"}); err != nil || len(replies) != 1 {
 		t.Errorf("after it nothing is watched: %v, %v", replies, err)
 	}
 	f.seen("a UNWATCH → OK", "b UNWATCH → OK",
@@ -196,7 +197,7 @@ func TestKeysApart(t *testing.T) {
 		c := f.conn(f.source(), "k")
 		f.do(a, "SET", fence, "41")
 		f.begin()
-		_, err := c.Exec(compat.Cmd{"SETNX", "k", "v"}, compat.Cmd{"INCR", fence})
+		_, err := c.Exec(protocol.Cmd{"SETNX", "k", "v"}, protocol.Cmd{"INCR", fence})
 		if e, _ := err.(redis.Error); !strings.HasPrefix(string(e), "TRYAGAIN ") {
 			t.Errorf("%v, want TRYAGAIN", err)
 		}
@@ -205,7 +206,7 @@ func TestKeysApart(t *testing.T) {
 		}
 		f.migrate("")
 		f.end()
-		if replies, err := c.Exec(compat.Cmd{"SETNX", "k", "v"}, compat.Cmd{"INCR", fence}); err != nil || replies[1] != int64(42) {
+		if replies, err := c.Exec(protocol.Cmd{"SETNX", "k", "v"}, protocol.Cmd{"INCR", fence}); err != nil || replies[1] != int64(42) {
 			t.Errorf("%v, %v", replies, err)
 		}
 	}
@@ -218,7 +219,7 @@ func TestKeysApartUnderWatch(t *testing.T) {
 	c := f.conn(f.source(), "k")
 	f.do(a, "SET", "k", "v")
 	f.begin()
-	_, err := c.Run(compat.Change{Key: "k", Value: "v", Do: []compat.Cmd{{"INCR", fence}, {"DEL", "k"}}})
+	_, err := c.Run(protocol.Change{Key: "k", Value: "v", Do: []protocol.Cmd{{"INCR", fence}, {"DEL", "k"}}})
 	if e, _ := err.(redis.Error); !strings.HasPrefix(string(e), "TRYAGAIN ") {
 		t.Errorf("%v, want TRYAGAIN", err)
 	}
@@ -237,7 +238,7 @@ func TestKeysApartUnderWatchThere(t *testing.T) {
 		if _, exists, err := c.Watch("k"); exists || err != nil {
 			t.Fatal(exists, err)
 		}
-		_, err := c.Exec(compat.Cmd{"SET", "k", "v"}, compat.Cmd{"INCR", fence})
+		_, err := c.Exec(protocol.Cmd{"SET", "k", "v"}, protocol.Cmd{"INCR", fence})
 		if e, _ := err.(redis.Error); !strings.HasPrefix(string(e), "TRYAGAIN ") {
 			t.Errorf("of 3.0 %v: %v, want TRYAGAIN", old, err)
 		}
@@ -259,32 +260,32 @@ func TestMovedAfterAsked(t *testing.T) {
 	if _, err := c.Do("GET", "k"); err != nil {
 		t.Fatal(err)
 	}
-	replies, err := c.Exec(compat.Cmd{"SET", "k", "v"}, compat.Cmd{"INCR", fence})
+	replies, err := c.Exec(protocol.Cmd{"SET", "k", "v"}, protocol.Cmd{"INCR", fence})
 	if err != nil || len(replies) != 2 {
 		t.Errorf("%v, %v", replies, err)
 	}
 }
 
 // A pair is a lock that reads two keys in one write.
-type pair struct{ compat.Algorithm }
+type pair struct{ protocol.Algorithm }
 
-func (pair) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (pair) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l := compat.Lease{Key: key, Until: now.Add(ttl)}
 	return l, pairOf(c, key)
 }
 
-func (pair) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
+func (pair) Inspect(c *protocol.Conn, now time.Time, key string) (compat.State, error) {
 	return compat.State{Key: key}, pairOf(c, key)
 }
 
-func (pair) Release(l compat.Lease) compat.Change {
-	return compat.Change{Key: l.Key, By: func(*compat.Conn) ([]any, error) { return []any{int64(1)}, nil }}
+func (pair) Release(l compat.Lease) protocol.Change {
+	return protocol.Change{Key: l.Key, By: func(*protocol.Conn) ([]any, error) { return []any{int64(1)}, nil }}
 }
 
-func (pair) Traits() compat.Traits { return compat.Traits{} }
+func (pair) Traits() protocol.Traits { return protocol.Traits{} }
 
-func pairOf(c *compat.Conn, key string) error {
-	replies, err := c.Pipe(compat.Cmd{"GET", key}, compat.Cmd{"GET", "stays"})
+func pairOf(c *protocol.Conn, key string) error {
+	replies, err := c.Pipe(protocol.Cmd{"GET", key}, protocol.Cmd{"GET", "stays"})
 	return cmp.Or(err, answer.First(replies))
 }
 
@@ -313,14 +314,14 @@ func TestOpenTransaction(t *testing.T) {
 	c := f.conn(s, "k")
 	for _, step := range []struct {
 		move bool
-		cmd  compat.Cmd
+		cmd  protocol.Cmd
 		want string
 	}{
-		{false, compat.Cmd{"MULTI"}, ""},
-		{false, compat.Cmd{"SET", "k", "v"}, ""},
-		{true, compat.Cmd{"SET", "k", "w"}, "MOVED"},
-		{false, compat.Cmd{"EXEC"}, "EXECABORT"},
-		{false, compat.Cmd{"SET", "k", "x"}, ""},
+		{false, protocol.Cmd{"MULTI"}, ""},
+		{false, protocol.Cmd{"SET", "k", "v"}, ""},
+		{true, protocol.Cmd{"SET", "k", "w"}, "MOVED"},
+		{false, protocol.Cmd{"EXEC"}, "EXECABORT"},
+		{false, protocol.Cmd{"SET", "k", "x"}, ""},
 	} {
 		if step.move {
 			f.all()
@@ -357,7 +358,7 @@ func TestReceive(t *testing.T) {
 	if _, err := c.Receive(); err == nil {
 		t.Error("Receive, but nothing was sent")
 	}
-	for _, m := range []compat.Cmd{{"SET", "k", "v"}, {"INCR", "k"}, {"GET", "k"}} {
+	for _, m := range []protocol.Cmd{{"SET", "k", "v"}, {"INCR", "k"}, {"GET", "k"}} {
 		if err := c.Send(m[0].(string), m[1:]...); err != nil {
 			t.Fatal(err)
 		}
@@ -393,11 +394,11 @@ func TestWithoutKey(t *testing.T) {
 		t.Errorf("%v, %v", pong, err)
 	}
 	f.all()
-	if _, err := c.Exec(compat.Cmd{"SET", "k", "v"}); err != nil {
+	if _, err := c.Exec(protocol.Cmd{"SET", "k", "v"}); err != nil {
 		t.Error(err)
 	}
 	f.log = nil
-	if _, err := c.Exec(compat.Cmd{"DEL", "k"}); err != nil {
+	if _, err := c.Exec(protocol.Cmd{"DEL", "k"}); err != nil {
 		t.Error(err)
 	}
 	f.seen("b MULTI → OK", "b DEL k → QUEUED", "b EXEC → [1]")

@@ -19,6 +19,7 @@ import (
 	slots "github.com/setnxlock/setnxlock/compat/internal/slot"
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -238,7 +239,7 @@ func TestReleaseUnansweredWhileServersChange(t *testing.T) {
 			return compat.NewOn(s, a.new(false), compat.Options{MaxPinned: a.pinned}), low
 		}
 	}
-	for name, a := range map[string]compat.Algorithm{"set:lua": setlock.Lua{}, "tx:guarded": txlock.Guarded{}} {
+	for name, a := range map[string]protocol.Algorithm{"set:lua": setlock.Lua{}, "tx:guarded": txlock.Guarded{}} {
 		kinds["in turn "+name] = func(s compat.Source) (*compat.Locker, string) {
 			return compat.NewLocker(multilock.New(s, a), compat.Options{}), multilock.Join(low, high)
 		}
@@ -302,7 +303,7 @@ func TestReleaseUnansweredWhileServersChange(t *testing.T) {
 
 // A set that is taken in one command or transaction, whose keys are in different slots, is refused with what to do.
 func TestSetsAcrossSlots(t *testing.T) {
-	for name, a := range map[string]compat.Algorithm{
+	for name, a := range map[string]protocol.Algorithm{
 		"Tx": multilock.Tx{}, "GetSet": multilock.GetSet{}, "GetSetClassic": multilock.GetSetClassic{},
 	} {
 		inBubble(t, name, func(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	slots "github.com/setnxlock/setnxlock/compat/internal/slot"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // A fake is a cluster of embedded servers that answer as real ones were seen to
@@ -189,7 +190,7 @@ type fakeConn struct {
 	node *fakeNode
 	lags bool
 
-	sent   []compat.Cmd
+	sent   []protocol.Cmd
 	asking bool
 	multi  bool
 	dirty  bool     // a command was not queued
@@ -200,13 +201,13 @@ type fakeConn struct {
 func (c *fakeConn) Err() error { return c.dead }
 
 func (c *fakeConn) Send(name string, args ...any) error {
-	c.sent = append(c.sent, append(compat.Cmd{name}, args...))
+	c.sent = append(c.sent, append(protocol.Cmd{name}, args...))
 	return nil
 }
 
 func (c *fakeConn) Do(name string, args ...any) (any, error) {
 	if name != "" {
-		c.sent = append(c.sent, append(compat.Cmd{name}, args...))
+		c.sent = append(c.sent, append(protocol.Cmd{name}, args...))
 	}
 	if c.dead != nil {
 		return nil, c.dead
@@ -229,7 +230,7 @@ func (c *fakeConn) Do(name string, args ...any) (any, error) {
 	return replies[len(replies)-1], nil
 }
 
-func (c *fakeConn) answer(m compat.Cmd) any {
+func (c *fakeConn) answer(m protocol.Cmd) any {
 	f := c.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -264,7 +265,7 @@ func (c *fakeConn) answer(m compat.Cmd) any {
 	return reply
 }
 
-func words(m compat.Cmd, asking bool, reply any) []string {
+func words(m protocol.Cmd, asking bool, reply any) []string {
 	var s []string
 	if asking {
 		s = append(s, "(asking)")
@@ -279,7 +280,7 @@ func words(m compat.Cmd, asking bool, reply any) []string {
 	return append(s, "→", word)
 }
 
-func (c *fakeConn) run(name string, m compat.Cmd, asking bool) any {
+func (c *fakeConn) run(name string, m protocol.Cmd, asking bool) any {
 	f := c.f
 	keys := keysOf(name, m)
 	if name == "EXEC" && c.multi && !c.dirty && !f.old {
@@ -347,7 +348,7 @@ func (f *fake) refusal(node string, keys []string, asking bool) redis.Error {
 	return redis.Error(fmt.Sprintf("MOVED %d %s", slot, f.owner))
 }
 
-func keysOf(name string, m compat.Cmd) []string {
+func keysOf(name string, m protocol.Cmd) []string {
 	str := func(args []any) (keys []string) {
 		for _, k := range args {
 			keys = append(keys, fmt.Sprint(k))
@@ -451,7 +452,7 @@ var scenarios = []struct {
 		return map[int]func(){n: f.begin, n + 2: func() { f.migrate("") }, n + 9: func() { f.migrate(""); f.end() }}
 	}},
 	{"begun, the fence first", true, func(f *fake, n int) map[int]func() {
-		return map[int]func(){n: func() { f.begin(); f.migrate(compat.Aux("k", "fence")) }, n + 14: func() { f.migrate(""); f.end() }}
+		return map[int]func(){n: func() { f.begin(); f.migrate(protocol.Aux("k", "fence")) }, n + 14: func() { f.migrate(""); f.end() }}
 	}},
 	{"begun, the lock first", true, func(f *fake, n int) map[int]func() {
 		return map[int]func(){n: func() { f.begin(); f.migrate("k") }, n + 14: func() { f.migrate(""); f.end() }}
@@ -497,7 +498,7 @@ func (f *fake) everyMoment(a algorithm, fence bool, steps map[int]func(), mayDou
 		if on, value := f.where("k"); len(on) > 1 {
 			t.Errorf("two locks: %q on %q", value, on)
 		}
-		if on, _ := f.where(compat.Aux("k", "fence")); fence != (len(on) == 1) {
+		if on, _ := f.where(protocol.Aux("k", "fence")); fence != (len(on) == 1) {
 			t.Errorf("the fence is on %q", on)
 		}
 	}()

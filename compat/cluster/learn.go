@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 	"github.com/setnxlock/setnxlock/compat/internal/oneline"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 const (
@@ -149,7 +149,7 @@ func (s *Source) overdue(ctx context.Context, who string) error {
 	case s.ctx.Err() != nil:
 		return ErrClosed
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("%w: %s", compat.ErrTimeout, who)
+		return fmt.Errorf("%w: %s", protocol.ErrTimeout, who)
 	}
 	return limit.Cause(ctx)
 }
@@ -256,7 +256,7 @@ func (s *Source) connect(ctx context.Context, addr string) (redis.Conn, error) {
 			if ctx.Err() != nil {
 				return nil, limit.Cause(ctx)
 			}
-			return nil, fmt.Errorf("%w: %s, for %v", compat.ErrTimeout, addr, silence)
+			return nil, fmt.Errorf("%w: %s, for %v", protocol.ErrTimeout, addr, silence)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/cluster"
 	slots "github.com/setnxlock/setnxlock/compat/internal/slot"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 )
 
@@ -36,7 +37,7 @@ func moving(t *testing.T, nodes *realredis.Cluster) {
 	var held []*compat.Lock
 	source := cluster.New(nodes.Addrs(), cluster.Options{})
 	defer source.Close()
-	all := append(algorithms(), algorithm{"rw:write", func(fence bool) compat.Algorithm {
+	all := append(algorithms(), algorithm{"rw:write", func(fence bool) protocol.Algorithm {
 		return rwlock.Write{Options: rwlock.Options{Fence: fence}}
 	}, 0})
 	for i, algo := range all {

@@ -16,6 +16,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/cluster"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
@@ -95,7 +96,7 @@ func TestLockWaitsForElection(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		_, err := locks.TryLock(ctx, "k", 10*time.Second)
-		if !errors.Is(err, compat.ErrElection) || limit.Brought(err) != errSilent || compat.OutcomeOf(err) != compat.NotSent {
+		if !errors.Is(err, compat.ErrElection) || limit.Brought(err) != errSilent || protocol.OutcomeOf(err) != protocol.NotSent {
 			t.Errorf("TryLock: %v, want ErrElection, and the reason", err)
 		}
 		got := make(chan error, 1)
@@ -146,7 +147,7 @@ func TestMovedToNobody(t *testing.T) {
 		f.owner, f.silent[b] = b, true // a has heard of the election already, and we can't reach b
 		f.mu.Unlock()
 		locks := compat.NewOn(s.Source(), getsetlock.Guarded{}, compat.Options{})
-		if _, err := locks.TryLock(t.Context(), "k", time.Second); err == nil || errors.Is(err, compat.ErrUnknown) || compat.OutcomeOf(err) != compat.NotSent {
+		if _, err := locks.TryLock(t.Context(), "k", time.Second); err == nil || errors.Is(err, compat.ErrUnknown) || protocol.OutcomeOf(err) != protocol.NotSent {
 			t.Errorf("TryLock: %v, want an error, and that nothing ran", err)
 		}
 	})

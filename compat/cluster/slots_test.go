@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 func node(host any, port int64, more ...any) []any { return append([]any{host, port}, more...) }
@@ -152,15 +152,15 @@ func TestOfOneKey(t *testing.T) {
 		"TIME|SET k v":                true,
 		"RENAMENX k:tmp:{k} k|GET k ": false,
 	} {
-		u := unit{multi: true, cmds: []compat.Cmd{{"MULTI"}}}
+		u := unit{multi: true, cmds: []protocol.Cmd{{"MULTI"}}}
 		for _, c := range strings.Split(text, "|") {
-			var m compat.Cmd
+			var m protocol.Cmd
 			for _, w := range strings.Fields(c) {
 				m = append(m, w)
 			}
 			u.cmds = append(u.cmds, m)
 		}
-		u.cmds = append(u.cmds, compat.Cmd{"EXEC"})
+		u.cmds = append(u.cmds, protocol.Cmd{"EXEC"})
 		if got := ofOneKey(u, nil); got != want {
 			t.Errorf("%s: %v", text, got)
 		}

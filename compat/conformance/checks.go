@@ -15,6 +15,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 var checks = []struct {
@@ -83,7 +84,7 @@ func (c *suite) crowd(t testing.TB) {
 		o := c.options()
 		o.Signal = p%2 == 0
 		o.Observer = compat.Observer(func(e compat.Event) {
-			if e.Kind == compat.EventAcquired && e.Lease.How == compat.HandedOff {
+			if e.Kind == compat.EventAcquired && e.Lease.How == protocol.HandedOff {
 				handedOff.Add(1)
 			}
 		})
@@ -257,7 +258,7 @@ func (c *suite) expiry(t testing.TB) {
 		if err != nil {
 			return err
 		}
-		if took := time.Since(start); took < compat.Until(start, ttl).Sub(start) {
+		if took := time.Since(start); took < protocol.Until(start, ttl).Sub(start) {
 			t.Errorf("taken over after %v, within the lease of %v", took, ttl)
 		}
 		want(t, "Release after the takeover", late.Release(ctx), compat.ErrLost)
@@ -326,7 +327,7 @@ func (c *suite) renewals(t testing.TB) {
 				lock.Release(context.Background()) //nolint:errcheck // those that matter are released below
 			}
 		}()
-		name := compat.NewToken()
+		name := protocol.NewToken()
 		for i := range 16 {
 			lock, err := c.take(ctx, k, c.key(fmt.Sprint(name, i)), ttl)
 			if err != nil {
@@ -371,7 +372,7 @@ func (c *suite) fences(t testing.TB) {
 	var counters []string
 	names := c.Keys(c.prefix, key)
 	for _, name := range names {
-		if counter := compat.Aux(name, "fence"); slices.Contains(names, counter) {
+		if counter := protocol.Aux(name, "fence"); slices.Contains(names, counter) {
 			counters = append(counters, counter)
 		}
 	}

@@ -12,7 +12,7 @@
 //	func TestConformance(t testing.TB) {
 //		conformance.Everywhere(t, conformance.Algorithm{
 //			Name: "mine",
-//			New:  func(fence bool) compat.Algorithm { return mine.Lock{Fence: fence} },
+//			New:  func(fence bool) protocol.Algorithm { return mine.Lock{Fence: fence} },
 //		})
 //	}
 //
@@ -36,6 +36,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/server"
 	"go.uber.org/goleak"
 )
@@ -77,7 +78,7 @@ type Lock struct {
 	Ambiguous bool          // its values are not its own: a reply that was lost may stay unknown
 	TTL       time.Duration // the shortest lease that the suite may ask for. Default: a second
 
-	algorithm compat.Algorithm        // nil: it is not one algorithm on one server
+	algorithm protocol.Algorithm      // nil: it is not one algorithm on one server
 	anew      func(t testing.TB) Lock // the same on a server of its own, that needs no network; nil: on these Sources alone
 }
 
@@ -172,12 +173,12 @@ func newSuite(l Lock) (*suite, error) {
 		l.Key = func(name string) string { return name }
 	}
 	if l.Keys == nil {
-		l.Keys = func(prefix, key string) []string { return []string{prefix + key, compat.Aux(prefix+key, "fence")} }
+		l.Keys = func(prefix, key string) []string { return []string{prefix + key, protocol.Aux(prefix+key, "fence")} }
 	}
 	if l.TTL == 0 {
 		l.TTL = time.Second
 	}
-	c := &suite{Lock: l, prefix: "setnxlock-test:" + compat.NewToken() + ":"}
+	c := &suite{Lock: l, prefix: "setnxlock-test:" + protocol.NewToken() + ":"}
 	if l.SharesConnections {
 		for _, client := range []*func(func(compat.Source) compat.Source, compat.Options) *compat.Locker{&c.New, &c.Rival} {
 			open := *client

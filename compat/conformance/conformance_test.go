@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/conformance"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -58,48 +58,48 @@ func locks() []conformance.Algorithm {
 	getset := func(name string, d getsetlock.Dialect) []conformance.Algorithm {
 		return []conformance.Algorithm{{
 			Name: "getset:classic/" + name, Ambiguous: !d.Nonce,
-			New: func(fence bool) compat.Algorithm {
+			New: func(fence bool) protocol.Algorithm {
 				return getsetlock.Classic{Options: getsetlock.Options{Dialect: d, Fence: fence}}
 			},
 		}, {
 			Name: "getset:guarded/" + name, Ambiguous: !d.Nonce,
-			New: func(fence bool) compat.Algorithm {
+			New: func(fence bool) protocol.Algorithm {
 				return getsetlock.Guarded{Options: getsetlock.Options{Dialect: d, Fence: fence}}
 			},
 		}, {
 			Name: "getset:listcas/" + name, Ambiguous: !d.Nonce,
-			New: func(fence bool) compat.Algorithm {
+			New: func(fence bool) protocol.Algorithm {
 				return getsetlock.ListCAS{Options: getsetlock.Options{Dialect: d, Fence: fence}}
 			},
 		}}
 	}
-	tx := func(name string, lock func(txlock.Options) compat.Algorithm) []conformance.Algorithm {
+	tx := func(name string, lock func(txlock.Options) protocol.Algorithm) []conformance.Algorithm {
 		return []conformance.Algorithm{{
 			Name: name,
-			New:  func(fence bool) compat.Algorithm { return lock(txlock.Options{Fence: fence}) },
+			New:  func(fence bool) protocol.Algorithm { return lock(txlock.Options{Fence: fence}) },
 		}, {
 			Name: name + "/millis",
-			New:  func(fence bool) compat.Algorithm { return lock(txlock.Options{Fence: fence, Millis: true}) },
+			New:  func(fence bool) protocol.Algorithm { return lock(txlock.Options{Fence: fence, Millis: true}) },
 		}}
 	}
 	var all []conformance.Algorithm
 	for _, list := range [][]conformance.Algorithm{
 		getset("float", getsetlock.Float), getset("seconds", getsetlock.Seconds), getset("millis", getsetlock.Millis), getset("nanos", getsetlock.Nanos),
-		tx("tx:classic", func(o txlock.Options) compat.Algorithm { return txlock.Classic{Options: o} }),
-		tx("tx:guarded", func(o txlock.Options) compat.Algorithm { return txlock.Guarded{Options: o} }),
-		tx("tx:renamed", func(o txlock.Options) compat.Algorithm { return txlock.Renamed{Options: o} }),
-		tx("tx:guarded/listcas", func(o txlock.Options) compat.Algorithm { o.ListCAS = true; return txlock.Guarded{Options: o} }),
-		tx("tx:renamed/listcas", func(o txlock.Options) compat.Algorithm { o.ListCAS = true; return txlock.Renamed{Options: o} }),
+		tx("tx:classic", func(o txlock.Options) protocol.Algorithm { return txlock.Classic{Options: o} }),
+		tx("tx:guarded", func(o txlock.Options) protocol.Algorithm { return txlock.Guarded{Options: o} }),
+		tx("tx:renamed", func(o txlock.Options) protocol.Algorithm { return txlock.Renamed{Options: o} }),
+		tx("tx:guarded/listcas", func(o txlock.Options) protocol.Algorithm { o.ListCAS = true; return txlock.Guarded{Options: o} }),
+		tx("tx:renamed/listcas", func(o txlock.Options) protocol.Algorithm { o.ListCAS = true; return txlock.Renamed{Options: o} }),
 		set(),
 	} {
 		all = append(all, list...)
 	}
 	for _, a := range all {
-		l := compat.Lease{Key: "k", Value: "v"}
-		if _, ch, err := a.New(false).Extend(time.Now(), l, time.Minute, false); err == nil && ch.If == compat.Watch && ch.By == nil && !a.Ambiguous {
+		l := protocol.Lease{Key: "k", Value: "v"}
+		if _, ch, err := a.New(false).Extend(time.Now(), l, time.Minute, false); err == nil && ch.If == protocol.Watch && ch.By == nil && !a.Ambiguous {
 			a.Name, a.MaxPinned = a.Name+"/pinned", 2
 			all = append(all, a)
-		} else if err == nil && (ch.If == compat.Script || ch.If == compat.ListCAS) {
+		} else if err == nil && (ch.If == protocol.Script || ch.If == protocol.ListCAS) {
 			a.Name, a.Shared = a.Name+"/shared", 2
 			all = append(all, a)
 		}
@@ -108,15 +108,15 @@ func locks() []conformance.Algorithm {
 }
 
 func set() []conformance.Algorithm {
-	lock := func(name string, lock func(setlock.Options) compat.Algorithm) conformance.Algorithm {
-		return conformance.Algorithm{Name: name, New: func(fence bool) compat.Algorithm { return lock(setlock.Options{Fence: fence}) }}
+	lock := func(name string, lock func(setlock.Options) protocol.Algorithm) conformance.Algorithm {
+		return conformance.Algorithm{Name: name, New: func(fence bool) protocol.Algorithm { return lock(setlock.Options{Fence: fence}) }}
 	}
 	return []conformance.Algorithm{
 		lock("set:lua",
-			func(o setlock.Options) compat.Algorithm { return setlock.Lua{Options: o} }),
+			func(o setlock.Options) protocol.Algorithm { return setlock.Lua{Options: o} }),
 		lock("set:watch",
-			func(o setlock.Options) compat.Algorithm { return setlock.Watched{Options: o} }),
+			func(o setlock.Options) protocol.Algorithm { return setlock.Watched{Options: o} }),
 		lock("set:script",
-			func(o setlock.Options) compat.Algorithm { return setlock.Script{Options: o} }),
+			func(o setlock.Options) protocol.Algorithm { return setlock.Script{Options: o} }),
 	}
 }

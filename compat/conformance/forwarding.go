@@ -11,10 +11,11 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // embedding forwards by being one.
-type embedding struct{ compat.Algorithm }
+type embedding struct{ protocol.Algorithm }
 
 // forwarding: an algorithm inside a wrapper that only forwards is the same lock. It is shared as
 // that is, and sends the same commands in the same writes: it is checked, pinned, extended in a
@@ -37,7 +38,7 @@ type conduct struct {
 
 // conduct takes two keys that pin their connections and two that don't, renews the latter
 // together, hands one off, releases all, and repairs a key.
-func (c *suite) conduct(t testing.TB, ctx context.Context, name string, a compat.Algorithm) (is conduct) {
+func (c *suite) conduct(t testing.TB, ctx context.Context, name string, a protocol.Algorithm) (is conduct) {
 	source, net, mock := c.Sources[0], new(faulty.Network), now()
 	b := compat.NewBackend(over(net)(source), a)
 	can := b.Abilities()
@@ -72,7 +73,7 @@ func (c *suite) conduct(t testing.TB, ctx context.Context, name string, a compat
 		}
 	}
 	key := c.prefix + c.key("forwarding-"+name+"-dead")
-	if _, err := do(ctx, source, key, "SET", key, compat.NewToken()); err != nil {
+	if _, err := do(ctx, source, key, "SET", key, protocol.NewToken()); err != nil {
 		t.Fatal(err)
 	}
 	st, err := b.Inspect(ctx, mock.Now, key)

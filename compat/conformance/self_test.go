@@ -12,6 +12,7 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 )
 
@@ -19,7 +20,7 @@ import (
 type brokenLock struct {
 	name  string
 	check string
-	lock  compat.Algorithm
+	lock  protocol.Algorithm
 	says  string // what the check must say
 	ttl   time.Duration
 }
@@ -57,9 +58,9 @@ type (
 )
 
 // longer says that a lease lasts for longer than it asks the server for.
-func (a longer) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
+func (a longer) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, protocol.Change, error) {
 	l, ch, err := a.Lua.Extend(now, l, ttl, rotate)
-	l.Until = compat.Until(now, 2*ttl)
+	l.Until = protocol.Until(now, 2*ttl)
 	return l, ch, err
 }
 
@@ -69,7 +70,7 @@ type fickle struct {
 	calls int
 }
 
-func (a *fickle) Traits() compat.Traits {
+func (a *fickle) Traits() protocol.Traits {
 	traits := a.Lua.Traits()
 	a.calls++
 	if traits.Rotates = a.calls%4 < 2; !traits.Rotates {
@@ -78,39 +79,39 @@ func (a *fickle) Traits() compat.Traits {
 	return traits
 }
 
-func (a takesHeld) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Value: compat.NewToken(), Until: compat.Until(now, ttl), Fence: 1}
+func (a takesHeld) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l := compat.Lease{Key: key, Value: protocol.NewToken(), Until: protocol.Until(now, ttl), Fence: 1}
 	_, err := c.Do("SET", key, l.Value, "PX", ttl.Milliseconds())
 	return l, err
 }
 
-func (a bareDel) Release(l compat.Lease) compat.Change {
-	return by(l, func(c *compat.Conn) ([]any, error) {
+func (a bareDel) Release(l compat.Lease) protocol.Change {
+	return by(l, func(c *protocol.Conn) ([]any, error) {
 		n, err := c.Do("DEL", l.Key)
 		return []any{n}, err
 	})
 }
 
 // by is a change that f carries out.
-func by(l compat.Lease, f func(c *compat.Conn) ([]any, error)) compat.Change {
-	return compat.Change{Key: l.Key, Value: l.Value, By: f}
+func by(l compat.Lease, f func(c *protocol.Conn) ([]any, error)) protocol.Change {
+	return protocol.Change{Key: l.Key, Value: l.Value, By: f}
 }
 
 // nothing is a change that sends nothing and says that it was done.
-func nothing(l compat.Lease) compat.Change {
-	return by(l, func(*compat.Conn) ([]any, error) { return []any{int64(1)}, nil })
+func nothing(l compat.Lease) protocol.Change {
+	return by(l, func(*protocol.Conn) ([]any, error) { return []any{int64(1)}, nil })
 }
 
-func (a endsEarly) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (a endsEarly) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	return a.Lua.Acquire(c, now, key, ttl/4)
 }
 
-func (a noExtend) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
-	l.Until = compat.Until(now, ttl)
+func (a noExtend) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, protocol.Change, error) {
+	l.Until = protocol.Until(now, ttl)
 	return l, nothing(l), nil
 }
 
-func (a lostIsWon) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (a lostIsWon) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l, err := a.Lua.Acquire(c, now, key, ttl)
 	if c.Err() != nil {
 		err = nil
@@ -118,24 +119,24 @@ func (a lostIsWon) Acquire(c *compat.Conn, now time.Time, key string, ttl time.D
 	return l, err
 }
 
-func (a sameFence) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (a sameFence) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l, err := a.Lua.Acquire(c, now, key, ttl)
 	l.Fence = 7
 	return l, err
 }
 
-func (a anybodys) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
+func (a anybodys) Inspect(c *protocol.Conn, now time.Time, key string) (compat.State, error) {
 	st, err := a.Lua.Inspect(c, now, key)
 	st.Holders = append(st.Holders, compat.Holder{Value: nobodys, Until: now.Add(time.Minute)})
 	return st, err
 }
 
-func (a anybodys) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
-	l.Until = compat.Until(now, ttl)
+func (a anybodys) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, protocol.Change, error) {
+	l.Until = protocol.Until(now, ttl)
 	return l, nothing(l), nil
 }
 
-func (a blind) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
+func (a blind) Inspect(c *protocol.Conn, now time.Time, key string) (compat.State, error) {
 	return compat.State{Key: key, Status: compat.StatusFree}, nil
 }
 
@@ -144,7 +145,7 @@ func TestBrokenLocks(t *testing.T) {
 	for _, b := range broken() {
 		t.Run(b.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				said := run(t, on(t, "7.0", Algorithm{Name: b.name, New: func(bool) compat.Algorithm { return b.lock }, TTL: b.ttl}), b.check)
+				said := run(t, on(t, "7.0", Algorithm{Name: b.name, New: func(bool) protocol.Algorithm { return b.lock }, TTL: b.ttl}), b.check)
 				if !strings.Contains(said, b.says) {
 					t.Errorf("a lock that %s: the suite says %q, want %q", b.name, said, b.says)
 				}
@@ -155,12 +156,12 @@ func TestBrokenLocks(t *testing.T) {
 
 // A lock that is not what it is said to be is found out too.
 func TestFalseClaims(t *testing.T) {
-	lua := func(bool) compat.Algorithm { return setlock.Lua{} }
-	l := on(t, "7.0", Algorithm{Name: "set:lua", New: func(bool) compat.Algorithm { return refusesAll{} }})
+	lua := func(bool) protocol.Algorithm { return setlock.Lua{} }
+	l := on(t, "7.0", Algorithm{Name: "set:lua", New: func(bool) protocol.Algorithm { return refusesAll{} }})
 	if said := run(t, l, "refuses"); !strings.Contains(said, "can do all that locks need") {
 		t.Errorf("a lock that refuses where it works: %q", said)
 	}
-	l = on(t, "noscript", Algorithm{Name: "set:lua", New: func(bool) compat.Algorithm { return writesFirst{} }})
+	l = on(t, "noscript", Algorithm{Name: "set:lua", New: func(bool) protocol.Algorithm { return writesFirst{} }})
 	if said := run(t, l, "refuses"); !strings.Contains(said, "EXISTS") {
 		t.Errorf("a lock that writes before it refuses: %q", said)
 	}
@@ -179,19 +180,19 @@ func TestFalseClaims(t *testing.T) {
 // refusesAll refuses every server.
 type refusesAll struct{ setlock.Lua }
 
-func (a refusesAll) Traits() compat.Traits {
+func (a refusesAll) Traits() protocol.Traits {
 	traits := a.Lua.Traits()
-	traits.Check = func(c *compat.Conn, _ string) error { return c.Unsafe("it is one", "none") }
+	traits.Check = func(c *protocol.Conn, _ string) error { return c.Unsafe("it is one", "none") }
 	return traits
 }
 
 // writesFirst refuses, but has written by then.
 type writesFirst struct{ setlock.Lua }
 
-func (w writesFirst) Traits() compat.Traits {
+func (w writesFirst) Traits() protocol.Traits {
 	traits := w.Lua.Traits()
 	check := traits.Check
-	traits.Check = func(c *compat.Conn, key string) error {
+	traits.Check = func(c *protocol.Conn, key string) error {
 		c.Do("SET", key, "x") //nolint:errcheck
 		return check(c, key)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // A Server is one that locks are run on.
@@ -99,8 +100,8 @@ func Dial(t testing.TB, addr string) *redis.Pool {
 func at(pool *redis.Pool, addr string) Server {
 	c := pool.Get()
 	defer c.Close()
-	scratch := "setnxlock-test:" + compat.NewToken()
-	err := ability.Check(compat.NewConn(c), scratch, false, ability.Need{Ability: ability.Multi})
+	scratch := "setnxlock-test:" + protocol.NewToken()
+	err := ability.Check(protocol.NewConn(c), scratch, false, ability.Need{Ability: ability.Multi})
 	return Server{Name: "at-" + addr, Source: pool, Version: info(pool), Transactions: err == nil}
 }
 
@@ -119,7 +120,7 @@ func info(p *redis.Pool) string {
 // An Algorithm is a lock on one server.
 type Algorithm struct {
 	Name string
-	New  func(fence bool) compat.Algorithm
+	New  func(fence bool) protocol.Algorithm
 
 	// Fenced says on which servers it can draw fences. nil: where there are transactions.
 	Fenced func(Server) bool

@@ -18,12 +18,13 @@ import (
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/server"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
 // made is what tests take as the lock of a row; nil: it is made of other rows.
-func made(l locks.Lock, fence bool) compat.Algorithm {
+func made(l locks.Lock, fence bool) protocol.Algorithm {
 	switch {
 	case l.Name == "bridge":
 		return bridge.OneKey{Options: getsetlock.Options{Dialect: getsetlock.Float, Fence: fence}, Millis: true}
@@ -106,7 +107,7 @@ func TestACL(t *testing.T) {
 }
 
 // everything does with a lock what can be done with it.
-func everything(t *testing.T, l locks.Lock, source compat.Source, a compat.Algorithm, o compat.Options, key string, do func(...any) any) {
+func everything(t *testing.T, l locks.Lock, source compat.Source, a protocol.Algorithm, o compat.Options, key string, do func(...any) any) {
 	t.Helper()
 	prefix := o.Prefix
 	must := func(what string, err error) {
@@ -115,11 +116,11 @@ func everything(t *testing.T, l locks.Lock, source compat.Source, a compat.Algor
 			t.Errorf("%s, prefix %q, %q: %s: %v", l.Name, prefix, key, what, err)
 		}
 	}
-	key += compat.NewToken() // a reader's turn may last
+	key += protocol.NewToken() // a reader's turn may last
 	k := compat.NewOn(source, a, o)
 	defer k.Close(t.Context())            //nolint:errcheck // nothing is held
 	if strings.HasPrefix(l.Name, "rw:") { // a word of a wrong clock, which is removed
-		do("ZADD", compat.Aux(prefix+key, "waiting"), time.Now().Add(time.Hour).UnixMilli(), "dead")
+		do("ZADD", protocol.Aux(prefix+key, "waiting"), time.Now().Add(time.Hour).UnixMilli(), "dead")
 	}
 	lock, err := k.TryLock(t.Context(), key, time.Minute)
 	if err != nil {

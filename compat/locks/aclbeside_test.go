@@ -16,6 +16,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // besides are the commands that docs/servers.md says something needs beside a lock's line.
@@ -113,7 +114,7 @@ func TestSignalACL(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			waiting := func(n int64) {
-				for ctx.Err() == nil && r.do("LLEN", compat.Aux(key, "waiters")) != n {
+				for ctx.Err() == nil && r.do("LLEN", protocol.Aux(key, "waiters")) != n {
 					r.do("WAIT", 1, 10) // a pause of 10 ms: it has no replica
 				}
 			}
@@ -187,7 +188,7 @@ func (r *restricted) set(name string, b compat.Backend, shared bool) {
 		}
 	}
 	key := multilock.Join("app:a", "app:b")
-	r.do("INCR", compat.Aux("app:b", "fence")) // counters that are apart
+	r.do("INCR", protocol.Aux("app:b", "fence")) // counters that are apart
 	lock, err := k.TryLock(ctx, key, 10*time.Second)
 	if must("TryLock", err); err != nil {
 		return

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/server"
 )
 
@@ -13,7 +14,7 @@ import (
 // [compat.ErrUnsafeServer] if it is proven not to be; [compat.ErrUnanswered] if the connection
 // broke each time on a command that the lock needs; otherwise [server.Try]'s. Scratch keys begin
 // with key and are in its slot.
-func Check(ctx context.Context, source compat.Source, a compat.Algorithm, key string, o server.Options) error {
+func Check(ctx context.Context, source compat.Source, a protocol.Algorithm, key string, o server.Options) error {
 	check := a.Traits().Check
 	if check == nil {
 		return nil

@@ -14,10 +14,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/multilock"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -75,11 +75,11 @@ type Lock struct {
 	Instead string
 
 	// New makes the lock. nil: the lock is more than one algorithm, see About.
-	New func(Options) compat.Algorithm
+	New func(Options) protocol.Algorithm
 
 	// Several makes the lock of several keys, taken in one transaction, that excludes locks of the
 	// single keys. nil: multilock.New takes them one by one.
-	Several func(Options) compat.Algorithm
+	Several func(Options) protocol.Algorithm
 }
 
 // Family returns the name before the colon.
@@ -163,90 +163,90 @@ var table = []Lock{
 		About: "SET NX PX; a script extends and releases",
 		Since: "2.6.12", Needs: []ability.Ability{ability.SetNXPX, ability.Milliseconds, ability.Scripts},
 		Fences: true, Preferred: true,
-		New:     func(o Options) compat.Algorithm { return setlock.Lua{Options: set(o)} },
+		New:     func(o Options) protocol.Algorithm { return setlock.Lua{Options: set(o)} },
 		Several: tokens},
 	{Name: "set:watch", Go: "setlock.Watched", Page: "compat/setlock/watched.go",
 		About: "SET NX PX; extended and released under WATCH, where scripts are forbidden",
 		Since: "2.6.12", Needs: []ability.Ability{ability.SetNXPX, ability.Milliseconds, ability.Multi, ability.Watch},
 		Fences: true, Preferred: true,
-		New:     func(o Options) compat.Algorithm { return setlock.Watched{Options: set(o)} },
+		New:     func(o Options) protocol.Algorithm { return setlock.Watched{Options: set(o)} },
 		Several: tokens},
 	{Name: "tx:renamed", Go: "txlock.Renamed", Page: "txlock/renamed.go",
 		About: "SETEX to another name, RENAMENX; extended and released under WATCH",
 		Since: "2.4", Needs: append(slices.Clone(ttls), ability.Renamenx),
 		Fences: true, Preferred: true,
-		New:     func(o Options) compat.Algorithm { return txlock.Renamed{Options: tx(o)} },
+		New:     func(o Options) protocol.Algorithm { return txlock.Renamed{Options: tx(o)} },
 		Several: several},
 	{Name: "tx:guarded", Go: "txlock.Guarded", Page: "txlock/guarded.go",
 		About: "SETEX under WATCH; extended and released under WATCH",
 		Since: "2.2", Needs: ttls,
 		Fences: true, Preferred: true,
-		New:     func(o Options) compat.Algorithm { return txlock.Guarded{Options: tx(o)} },
+		New:     func(o Options) protocol.Algorithm { return txlock.Guarded{Options: tx(o)} },
 		Several: several},
 	{Name: "set:script", Go: "setlock.Script", Page: "compat/setlock/script.go",
 		About: "a script acquires, too: 2.6.0 to 2.6.11, and proxies that have no transactions",
 		Since: "2.6", Needs: []ability.Ability{ability.Milliseconds, ability.Scripts},
 		Fences: true, Preferred: true,
-		New: func(o Options) compat.Algorithm { return setlock.Script{Options: set(o)} }},
+		New: func(o Options) protocol.Algorithm { return setlock.Script{Options: set(o)} }},
 	{Name: "getset:guarded", Go: "getsetlock.Guarded", Page: "getsetlock/guarded.go",
 		About: "SETNX and a timestamp, taken over and released under WATCH",
 		Since: "2.2", Needs: []ability.Ability{ability.Setnx, ability.Getset, ability.Multi, ability.Watch},
 		Fences: true, Preferred: true,
-		New:     func(o Options) compat.Algorithm { return getsetlock.Guarded{Options: times(o)} },
-		Several: func(o Options) compat.Algorithm { return multilock.GetSet{Options: times(o)} }},
+		New:     func(o Options) protocol.Algorithm { return getsetlock.Guarded{Options: times(o)} },
+		Several: func(o Options) protocol.Algorithm { return multilock.GetSet{Options: times(o)} }},
 	{Name: "getset:listed", Go: "getsetlock.ListCAS", Page: "getsetlock/listcas.go",
 		About: "SETNX and a timestamp, taken over and released by list commands that compare, in one transaction",
 		Since: "2.0", Needs: []ability.Ability{ability.Setnx, ability.Multi, ability.Lists},
 		Fences: true, Preferred: true,
-		New: func(o Options) compat.Algorithm { return getsetlock.ListCAS{Options: times(o)} }},
+		New: func(o Options) protocol.Algorithm { return getsetlock.ListCAS{Options: times(o)} }},
 	{Name: "getset:classic", Go: "getsetlock.Classic", Page: "getsetlock/classic.go",
 		About: "SETNX and a timestamp, taken over by GETSET, as published",
 		Since: "1.2", Needs: []ability.Ability{ability.Setnx, ability.Getset},
 		Fences: true, Preferred: true,
 		Flaw:    "it excludes others only as long as no client pauses in its release (getset/paused-release) or comes second to a takeover (getset/loser-overwrites)",
-		New:     func(o Options) compat.Algorithm { return getsetlock.Classic{Options: times(o)} },
-		Several: func(o Options) compat.Algorithm { return multilock.GetSetClassic{Options: times(o)} }},
+		New:     func(o Options) protocol.Algorithm { return getsetlock.Classic{Options: times(o)} },
+		Several: func(o Options) protocol.Algorithm { return multilock.GetSetClassic{Options: times(o)} }},
 
 	{Name: "tx:renamed/listcas", Go: "txlock.Renamed{Options: {ListCAS: true}}", Page: "txlock/txlock.go",
 		About: "tx:renamed, released by list commands that compare, in one transaction",
 		Since: "2.4", Needs: append(slices.Clone(ttls), ability.Renamenx, ability.Lists),
 		Fences:  true,
-		New:     func(o Options) compat.Algorithm { return txlock.Renamed{Options: listCAS(o)} },
-		Several: func(o Options) compat.Algorithm { return multilock.Tx{Options: listCAS(o)} }},
+		New:     func(o Options) protocol.Algorithm { return txlock.Renamed{Options: listCAS(o)} },
+		Several: func(o Options) protocol.Algorithm { return multilock.Tx{Options: listCAS(o)} }},
 	{Name: "tx:guarded/listcas", Go: "txlock.Guarded{Options: {ListCAS: true}}", Page: "txlock/txlock.go",
 		About: "tx:guarded, released by list commands that compare, in one transaction",
 		Since: "2.2", Needs: append(slices.Clone(ttls), ability.Lists),
 		Fences:  true,
-		New:     func(o Options) compat.Algorithm { return txlock.Guarded{Options: listCAS(o)} },
-		Several: func(o Options) compat.Algorithm { return multilock.Tx{Options: listCAS(o)} }},
+		New:     func(o Options) protocol.Algorithm { return txlock.Guarded{Options: listCAS(o)} },
+		Several: func(o Options) protocol.Algorithm { return multilock.Tx{Options: listCAS(o)} }},
 	{Name: "tx:classic", Go: "txlock.Classic", Page: "txlock/classic.go",
 		About: "SETNX, then EXPIRE; waiters give a key that a crash left without a TTL its end",
 		Since: "2.2", Needs: ttls,
 		Fences: true,
 		Flaw:   "an EXPIRE that arrives after it was given up ends the lease of the key's next holder early, if that one's is longer (tx/late-expire)",
-		New:    func(o Options) compat.Algorithm { return txlock.Classic{Options: tx(o)} }},
+		New:    func(o Options) protocol.Algorithm { return txlock.Classic{Options: tx(o)} }},
 	{Name: "getset:patient", Go: "getsetlock.Patient", Page: "getsetlock/patient.go",
 		About: "getset:guarded for clocks that disagree: it takes over what has stood unchanged for a whole lease",
 		Since: "2.2", Needs: []ability.Ability{ability.Setnx, ability.Getset, ability.Multi, ability.Watch},
 		Fences: true, Instead: "in a Go program only: it must know the fleet's longest lease",
-		New: func(o Options) compat.Algorithm { return getsetlock.Patient{Options: times(o), Lease: o.Lease} }},
+		New: func(o Options) protocol.Algorithm { return getsetlock.Patient{Options: times(o), Lease: o.Lease} }},
 	{Name: "getset:two-keys", Go: "getsetlock.TwoKeys", Page: "getsetlock/twokeys.go",
 		About: "the owner on one key, the deadline on another, as mlanett's redis-lock has them",
 		Since: "2.2", Needs: []ability.Ability{ability.Multi, ability.Watch},
 		Fences: true, Instead: "--dialect mlanett-redis-lock",
-		New: func(o Options) compat.Algorithm {
+		New: func(o Options) protocol.Algorithm {
 			return getsetlock.TwoKeys{Fence: o.Fence, Margin: o.Dialect.Margin, Owner: o.Token}
 		}},
 	{Name: "rw:read", Go: "rwlock.Read", Page: "compat/rwlock/rwlock.go",
 		About: "readers hold it together; neither they nor writers starve",
 		Since: "2.2", Needs: ttls,
 		Shared: true, Fences: true,
-		New: func(o Options) compat.Algorithm { return rwlock.Read{Options: rw(o)} }},
+		New: func(o Options) protocol.Algorithm { return rwlock.Read{Options: rw(o)} }},
 	{Name: "rw:write", Go: "rwlock.Write", Page: "compat/rwlock/rwlock.go",
 		About: "a writer holds it alone; neither it nor readers starve",
 		Since: "2.2", Needs: ttls,
 		Fences: true,
-		New:    func(o Options) compat.Algorithm { return rwlock.Write{Options: rw(o)} }},
+		New:    func(o Options) protocol.Algorithm { return rwlock.Write{Options: rw(o)} }},
 	{Name: "redlock", Go: "redlock.New", Page: "compat/redlock/redlock.go",
 		About: "a majority of several servers, each with the lock that is best there",
 		Since: "1.2"},
@@ -281,10 +281,10 @@ func rw(o Options) rwlock.Options {
 	return rwlock.Options{Fence: o.Fence, Millis: o.Millis, ServerClock: o.ServerClock, Token: o.token()}
 }
 
-func several(o Options) compat.Algorithm { return multilock.Tx{Options: tx(o)} }
+func several(o Options) protocol.Algorithm { return multilock.Tx{Options: tx(o)} }
 
 // tokens is the same for SET NX PX, which counts in milliseconds: the bytes are the same.
-func tokens(o Options) compat.Algorithm {
+func tokens(o Options) protocol.Algorithm {
 	o.Millis = true
 	return several(o)
 }

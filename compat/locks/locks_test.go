@@ -15,6 +15,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
 	"github.com/setnxlock/setnxlock/compat/server"
 )
@@ -110,7 +111,7 @@ func TestChecksCutForGood(t *testing.T) {
 				continue
 			}
 			o := locks.Options{Fence: true, Millis: version == "7.0", Lease: time.Minute}
-			all := []compat.Algorithm{l.New(o)}
+			all := []protocol.Algorithm{l.New(o)}
 			if l.Several != nil {
 				all = append(all, l.Several(o))
 			}
@@ -124,7 +125,7 @@ func TestChecksCutForGood(t *testing.T) {
 						}
 						return oldredis.None
 					})
-					a.Traits().Check(compat.NewConn(s.Dial()), "k") //nolint:errcheck // what it leaves behind counts
+					a.Traits().Check(protocol.NewConn(s.Dial()), "k") //nolint:errcheck // what it leaves behind counts
 					s.SetFault(nil)
 					c := s.Dial()
 					keys, err := redis.Strings(c.Do("KEYS", "*"))
@@ -147,9 +148,9 @@ func TestChecksCutForGood(t *testing.T) {
 	}
 }
 
-func works(t *testing.T, pool compat.Pool, l locks.Lock, a compat.Algorithm, fence bool) {
+func works(t *testing.T, pool compat.Pool, l locks.Lock, a protocol.Algorithm, fence bool) {
 	t.Helper()
-	locks := compat.New(pool, a, compat.Options{Prefix: "{" + compat.NewToken() + "}"})
+	locks := compat.New(pool, a, compat.Options{Prefix: "{" + protocol.NewToken() + "}"})
 	lock, err := locks.TryLock(t.Context(), "k", 10*time.Second)
 	if err != nil {
 		t.Errorf("%s: %v", l.Name, err)
@@ -195,7 +196,7 @@ func TestOwner(t *testing.T) {
 			}
 			s := oldredis.Run(t, version)
 			a := l.New(locks.Options{Owner: "web1:47/x", Millis: true})
-			c := compat.NewConn(s.Dial())
+			c := protocol.NewConn(s.Dial())
 			got, err := a.Acquire(c, s.Now(), "k", 10*time.Second)
 			if err != nil {
 				t.Errorf("%s on %s: %v", l.Name, version, err)

@@ -3,7 +3,7 @@ package multilock
 import (
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
@@ -26,12 +26,12 @@ import (
 type GetSetClassic struct{ getsetlock.Options }
 
 // Acquire makes one attempt to hold all keys of the set until now+ttl.
-func (g GetSetClassic) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (g GetSetClassic) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	keys, l, err := stamp(g.Options, key, now, ttl)
 	if err != nil {
 		return l, err
 	}
-	made, err := makeAll(c, g.Options, now, keys, &l, read, func(*compat.Conn) {})
+	made, err := makeAll(c, g.Options, now, keys, &l, read, func(*protocol.Conn) {})
 	if made || err != nil {
 		return l, err
 	}
@@ -40,7 +40,7 @@ func (g GetSetClassic) Acquire(c *compat.Conn, now time.Time, key string, ttl ti
 
 // takeover replaces dead values. From here on the keys have our time on them, won or lost, so
 // finding it there proves nothing: the lease is ambiguous until the reply is read.
-func (g GetSetClassic) takeover(c *compat.Conn, now time.Time, keys []string, l compat.Lease) (compat.Lease, error) {
+func (g GetSetClassic) takeover(c *protocol.Conn, now time.Time, keys []string, l protocol.Lease) (protocol.Lease, error) {
 	asked := l
 	asked.Ambiguous = true
 	old, drawn, err := getset(c, keys, l.Value, g.Fence)
@@ -62,16 +62,16 @@ func (g GetSetClassic) takeover(c *compat.Conn, now time.Time, keys []string, l 
 		}
 		return asked, err
 	}
-	l.How = compat.TakenOver
+	l.How = protocol.TakenOver
 	l.Fence, err = fence(c, keys, drawn)
 	return l, err
 }
 
 // Extend moves the end of l to now+ttl, on all keys. Its GETs are for a client that has lost a key
 // to another whose clock is fast: it must not overwrite that client's time.
-func (g GetSetClassic) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
+func (g GetSetClassic) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
 	keys, next, draws, err := restamp(g.Options, now, l, ttl)
-	return next, compat.Change{Key: l.Key, Value: l.Value, Draw: draws, By: func(c *compat.Conn) ([]any, error) {
+	return next, protocol.Change{Key: l.Key, Value: l.Value, Draw: draws, By: func(c *protocol.Conn) ([]any, error) {
 		all, err := read(c, keys)
 		if err == nil {
 			err = giveUp(c, all, l.Value)
@@ -90,10 +90,9 @@ func (g GetSetClassic) Extend(now time.Time, l compat.Lease, ttl time.Duration, 
 	}}, err
 }
 
-// Release reads the keys and deletes those that are ours. If another client takes one in between,
-// its lock is deleted (getset/paused-release).
-func (g GetSetClassic) Release(l compat.Lease) compat.Change {
-	return compat.Change{Key: l.Key, Value: l.Value, By: func(c *compat.Conn) ([]any, error) {
+// Release reads the keys and deletes those that are ours: in between another client may take one (getset/paused-release).
+func (g GetSetClassic) Release(l protocol.Lease) protocol.Change {
+	return protocol.Change{Key: l.Key, Value: l.Value, By: func(c *protocol.Conn) ([]any, error) {
 		keys, err := Split(l.Key)
 		if err != nil {
 			return nil, err
@@ -104,16 +103,18 @@ func (g GetSetClassic) Release(l compat.Lease) compat.Change {
 		}
 		deleted, err := remove(c, holding(all, l.Value))
 		if err == nil && deleted < len(keys) {
-			err = compat.ErrLost
+			err = protocol.ErrLost
 		}
 		return []any{int64(deleted)}, err
 	}}
 }
 
 // Inspect reads all values, and the TTLs that should not be there: one round trip.
-func (g GetSetClassic) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
+func (g GetSetClassic) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error) {
 	return inspect(c, now, key, "TTL", g.Options)
 }
 
 // Traits say that it checks the server.
-func (g GetSetClassic) Traits() compat.Traits { return compat.Traits{Rotates: true, Check: g.check} }
+func (g GetSetClassic) Traits() protocol.Traits {
+	return protocol.Traits{Rotates: true, Check: g.check}
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -37,7 +38,7 @@ func two(even, odd compat.Pool) compat.Source {
 func TestCluster(t *testing.T) {
 	a, b := oldredis.MustNew("2.2", oldredis.Options{}), oldredis.MustNew("5.0", oldredis.Options{})
 	t.Cleanup(func() { a.Close(); b.Close() })
-	for name, one := range map[string]compat.Algorithm{"tx:guarded": txlock.Guarded{}, "getset:guarded": getsetlock.Guarded{}} {
+	for name, one := range map[string]protocol.Algorithm{"tx:guarded": txlock.Guarded{}, "getset:guarded": getsetlock.Guarded{}} {
 		k := compat.NewLocker(multilock.New(two(a, b), one), compat.Options{})
 		lock, err := k.TryLock(background, multilock.Join("1", "2", "3"), ttl)
 		if err != nil {
@@ -77,9 +78,9 @@ func TestCluster(t *testing.T) {
 // The same suite, with the keys of each set on both servers of a cluster.
 func TestConformanceOnTwoServers(t *testing.T) {
 	a, b := conformance.Dial(t, realredis.Start(t)), conformance.Dial(t, realredis.Start(t))
-	for name, one := range map[string]func() compat.Algorithm{
-		"tx:renamed":     func() compat.Algorithm { return txlock.Renamed{Options: txlock.Options{Fence: true}} },
-		"getset:guarded": func() compat.Algorithm { return getsetlock.Guarded{Options: getsetlock.Options{Fence: true}} },
+	for name, one := range map[string]func() protocol.Algorithm{
+		"tx:renamed":     func() protocol.Algorithm { return txlock.Renamed{Options: txlock.Options{Fence: true}} },
+		"getset:guarded": func() protocol.Algorithm { return getsetlock.Guarded{Options: getsetlock.Options{Fence: true}} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			conformance.Run(t, conformance.Lock{
@@ -114,7 +115,7 @@ func TestSlots(t *testing.T) {
 			t.Fatalf("the cluster does not begin: %v", err)
 		}
 	}
-	for _, a := range []compat.Algorithm{
+	for _, a := range []protocol.Algorithm{
 		multilock.Tx{}, multilock.GetSet{}, multilock.GetSet{Options: getsetlock.Options{Fence: true}}, multilock.GetSetClassic{},
 	} {
 		k := compat.New(pool, a, compat.Options{})

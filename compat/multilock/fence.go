@@ -1,14 +1,14 @@
 package multilock
 
 import (
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // draw are the commands that draw a number for each of keys.
-func draw(keys []string) []compat.Cmd {
-	var cmds []compat.Cmd
+func draw(keys []string) []protocol.Cmd {
+	var cmds []protocol.Cmd
 	for _, k := range keys {
-		cmds = append(cmds, compat.Cmd{"INCR", compat.Aux(k, "fence")})
+		cmds = append(cmds, protocol.Cmd{"INCR", protocol.Aux(k, "fence")})
 	}
 	return cmds
 }
@@ -18,7 +18,7 @@ func draw(keys []string) []compat.Cmd {
 // takes one of them draws a higher number. Neither the highest alone would do (the next holder
 // of a key whose counter is behind would draw a lower one, and be refused) nor each key's own
 // (a lease has one).
-func fence(c *compat.Conn, keys []string, drawn []any) (int64, error) {
+func fence(c *protocol.Conn, keys []string, drawn []any) (int64, error) {
 	numbers := make([]int64, len(drawn))
 	for i, n := range drawn {
 		var err error
@@ -38,15 +38,15 @@ func fence(c *compat.Conn, keys []string, drawn []any) (int64, error) {
 
 // raise returns the highest of numbers, and the commands that bring the other counters up to
 // it. Numbers drawn in between by attempts that were refused only carry them further.
-func raise(keys []string, numbers []int64) (int64, []compat.Cmd) {
+func raise(keys []string, numbers []int64) (int64, []protocol.Cmd) {
 	var high int64
 	for _, n := range numbers {
 		high = max(high, n)
 	}
-	var cmds []compat.Cmd
+	var cmds []protocol.Cmd
 	for i, n := range numbers {
 		if n < high {
-			cmds = append(cmds, compat.Cmd{"INCRBY", compat.Aux(keys[i], "fence"), high - n})
+			cmds = append(cmds, protocol.Cmd{"INCRBY", protocol.Aux(keys[i], "fence"), high - n})
 		}
 	}
 	return high, cmds
@@ -54,7 +54,7 @@ func raise(keys []string, numbers []int64) (int64, []compat.Cmd) {
 
 // fenced is what the replies to an extension become: of the last ones, which are the numbers
 // drawn for keys, if any were, the set's fence is left.
-func fenced(c *compat.Conn, keys []string, replies []any, drew bool) ([]any, error) {
+func fenced(c *protocol.Conn, keys []string, replies []any, drew bool) ([]any, error) {
 	if !drew {
 		return replies, nil
 	}

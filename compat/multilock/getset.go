@@ -3,7 +3,7 @@ package multilock
 import (
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
@@ -25,12 +25,12 @@ import (
 type GetSet struct{ getsetlock.Options }
 
 // Acquire makes one attempt to hold all keys of the set until now+ttl.
-func (g GetSet) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (g GetSet) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	keys, l, err := stamp(g.Options, key, now, ttl)
 	if err != nil {
 		return l, err
 	}
-	made, err := makeAll(c, g.Options, now, keys, &l, watch, (*compat.Conn).Unwatch)
+	made, err := makeAll(c, g.Options, now, keys, &l, watch, (*protocol.Conn).Unwatch)
 	if made || err != nil {
 		return l, err
 	}
@@ -38,23 +38,23 @@ func (g GetSet) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dura
 }
 
 // takeover writes over the dead values that were just read under WATCH.
-func (g GetSet) takeover(c *compat.Conn, keys []string, l compat.Lease) (compat.Lease, error) {
-	l.How = compat.TakenOver
+func (g GetSet) takeover(c *protocol.Conn, keys []string, l protocol.Lease) (protocol.Lease, error) {
+	l.How = protocol.TakenOver
 	replies, err := c.Exec(write("MSET", keys, l.Value, g.Fence)...)
 	switch {
 	case err != nil:
 		return l, err
 	case replies == nil:
-		return l, &compat.HeldError{Key: l.Key}
+		return l, &protocol.HeldError{Key: l.Key}
 	}
 	l.Fence, err = fence(c, keys, replies[1:])
 	return l, err
 }
 
 // Extend moves the end of l to now+ttl, on all keys.
-func (g GetSet) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
+func (g GetSet) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
 	keys, next, draws, err := restamp(g.Options, now, l, ttl)
-	return next, compat.Change{Key: l.Key, Value: l.Value, Draw: draws, By: func(c *compat.Conn) ([]any, error) {
+	return next, protocol.Change{Key: l.Key, Value: l.Value, Draw: draws, By: func(c *protocol.Conn) ([]any, error) {
 		replies, err := ifAllHold(c, keys, l.Value, write("MSET", keys, next.Value, draws)...)
 		if err != nil {
 			return nil, err
@@ -65,18 +65,18 @@ func (g GetSet) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate 
 
 // Release deletes the keys that still have our time on them. It may come late: a client that
 // took over has changed the value.
-func (g GetSet) Release(l compat.Lease) compat.Change { return release(l) }
+func (g GetSet) Release(l protocol.Lease) protocol.Change { return release(l) }
 
 // Inspect reads all values, and the TTLs that should not be there: one round trip.
-func (g GetSet) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
+func (g GetSet) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error) {
 	return inspect(c, now, key, "TTL", g.Options)
 }
 
 // Traits say that it checks the server.
-func (g GetSet) Traits() compat.Traits { return compat.Traits{Rotates: true, Check: g.check} }
+func (g GetSet) Traits() protocol.Traits { return protocol.Traits{Rotates: true, Check: g.check} }
 
 // check is getsetlock.Guarded's, and asks for MSETNX.
-func (g GetSet) check(c *compat.Conn, key string) error {
+func (g GetSet) check(c *protocol.Conn, key string) error {
 	if err := checkAs(getsetlock.Guarded{Options: g.Options}, c, key); err != nil {
 		return err
 	}

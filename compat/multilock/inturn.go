@@ -9,6 +9,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/oneline"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // inTurn is the Backend that takes its keys one after the other, in the order of their bytes,
@@ -31,14 +32,13 @@ type inTurn struct {
 	open map[[2]string]compat.Grant // by key and value, which is not every dialect's own: extensions of sets whose outcome is unknown
 }
 
-// New returns the Backend that locks sets of keys over any algorithm, one key after the other: on a
-// cluster each on the server that has it. It is for [compat.NewLocker]. The algorithm must be safe
-// on all servers of source.
+// New returns the Backend that locks sets of keys over any algorithm, one key after the other: on a cluster each on the
+// server that has it. It is for [compat.NewLocker]. The algorithm must be safe on all servers of source.
 //
 // While it takes a set, others may see a part of it held; a client that is refused for that reason
 // asks again. A client that dies between two keys leaves the first ones held until their leases
 // end. All keys of a set are one step: the Locker's Options.Timeout bounds them together.
-func New(source compat.Source, a compat.Algorithm) compat.Backend {
+func New(source compat.Source, a protocol.Algorithm) compat.Backend {
 	return &inTurn{one: compat.Settled(compat.NewBackend(source, a)), counters: compat.NewBackend(source, counter{}), open: map[[2]string]compat.Grant{}}
 }
 
@@ -46,7 +46,7 @@ func New(source compat.Source, a compat.Algorithm) compat.Backend {
 func (b *inTurn) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Grant, error) {
 	keys, err := lockable(key)
 	if err != nil {
-		return compat.Grant{Lease: compat.Lease{Key: key}}, err
+		return compat.Grant{Lease: protocol.Lease{Key: key}}, err
 	}
 	parts := make([]compat.Grant, len(keys))
 	for i, k := range keys {
@@ -79,8 +79,8 @@ func (b *inTurn) Extend(ctx context.Context, now func() time.Time, l compat.Gran
 			rest := &shares{ctx: ctx, n: len(parts)}
 			b.undone(rest, now, parts) // what is left ends with its time
 			rest.done()
-			return l, fmt.Errorf("%w: %q, and with it the set", compat.ErrLost, parts[i].Key)
-		case i == 0 && compat.OutcomeOf(err) != compat.Unknown:
+			return l, fmt.Errorf("%w: %q, and with it the set", protocol.ErrLost, parts[i].Key)
+		case i == 0 && protocol.OutcomeOf(err) != protocol.Unknown:
 			return l, err // nothing has changed yet
 		default:
 			return b.unknown(now, joined(l.Key, parts), err)
@@ -114,7 +114,7 @@ func (b *inTurn) Release(ctx context.Context, now func() time.Time, l compat.Gra
 		}
 	}
 	if open != nil {
-		return &compat.UnknownError{Lease: l.Lease, Err: oneline.Join(lost, open)}
+		return &protocol.UnknownError{Lease: l.Lease, Err: oneline.Join(lost, open)}
 	}
 	return lost
 }

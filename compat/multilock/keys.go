@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/slot"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 const opening = "all("
@@ -31,12 +31,12 @@ func Join(keys ...string) string {
 }
 
 // Split returns the keys that were joined, in the order of their bytes, each with the prefix before
-// Join's text: "shop:all(a,b)" is "shop:a" and "shop:b". It returns [compat.ErrInvalid] for a text
+// Join's text: "shop:all(a,b)" is "shop:a" and "shop:b". It returns [protocol.ErrInvalid] for a text
 // that Join did not make, and for an empty key.
 func Split(joined string) ([]string, error) {
 	at := strings.LastIndex(joined, opening) // Join escapes every other "("
 	if at < 0 || !strings.HasSuffix(joined, ")") {
-		return nil, fmt.Errorf("%w: %q is not a set of keys as multilock.Join makes them", compat.ErrInvalid, joined)
+		return nil, fmt.Errorf("%w: %q is not a set of keys as multilock.Join makes them", protocol.ErrInvalid, joined)
 	}
 	prefix, body := joined[:at], joined[at+len(opening):len(joined)-1]
 	keys := strings.Split(body, ",")
@@ -45,7 +45,7 @@ func Split(joined string) ([]string, error) {
 	}
 	// Two texts for one set would be two locks.
 	if slices.Contains(keys, "") || Join(keys...) != joined[at:] {
-		return nil, fmt.Errorf("%w: %q is not a set of keys as multilock.Join makes them", compat.ErrInvalid, joined)
+		return nil, fmt.Errorf("%w: %q is not a set of keys as multilock.Join makes them", protocol.ErrInvalid, joined)
 	}
 	for i, k := range keys {
 		keys[i] = prefix + k
@@ -58,7 +58,7 @@ func lockable(joined string) ([]string, error) {
 	keys, err := Split(joined)
 	for _, k := range keys {
 		if taken := slot.Taken(k); taken != nil {
-			return nil, fmt.Errorf("%w: %w", compat.ErrInvalid, taken)
+			return nil, fmt.Errorf("%w: %w", protocol.ErrInvalid, taken)
 		}
 	}
 	return keys, err

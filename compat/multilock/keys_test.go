@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/multilock"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 func TestJoin(t *testing.T) {
@@ -47,7 +47,7 @@ func TestSplitWithPrefix(t *testing.T) {
 // key that was meant for a lock of one key must not be read as a set.
 func TestSplitRefuses(t *testing.T) {
 	for _, s := range []string{"", "a", "all()", "all(,a)", "all(b,a)", "all(a,a)", "all(a", "a,b)", "all(a)b", "report(1)", "all(%41)", "all(a%)", "all(%2c)"} {
-		if keys, err := multilock.Split(s); !errors.Is(err, compat.ErrInvalid) {
+		if keys, err := multilock.Split(s); !errors.Is(err, protocol.ErrInvalid) {
 			t.Errorf("Split(%q) is %q, %v; want ErrInvalid", s, keys, err)
 		}
 	}

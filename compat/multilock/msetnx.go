@@ -4,17 +4,17 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
 // stamp returns the keys of a set, and the lease that a getsetlock of o's would ask for: one
 // time, the same on every key.
-func stamp(o getsetlock.Options, key string, now time.Time, ttl time.Duration) ([]string, compat.Lease, error) {
+func stamp(o getsetlock.Options, key string, now time.Time, ttl time.Duration) ([]string, protocol.Lease, error) {
 	keys, err := lockable(key)
 	if err != nil {
-		return nil, compat.Lease{Key: key}, err
+		return nil, protocol.Lease{Key: key}, err
 	}
 	l, err := o.Lease(key, now, ttl)
 	return keys, l, err
@@ -22,7 +22,7 @@ func stamp(o getsetlock.Options, key string, now time.Time, ttl time.Duration) (
 
 // restamp is stamp for an extension of l. draws says that l has no fence and is to have one: it
 // was adopted, or its number was lost with the reply.
-func restamp(o getsetlock.Options, now time.Time, l compat.Lease, ttl time.Duration) (keys []string, next compat.Lease, draws bool, err error) {
+func restamp(o getsetlock.Options, now time.Time, l protocol.Lease, ttl time.Duration) (keys []string, next protocol.Lease, draws bool, err error) {
 	keys, next, err = stamp(o, l.Key, now, ttl)
 	next.Fence, next.How = l.Fence, l.How
 	return keys, next, o.Fence && l.Fence == 0, err
@@ -30,20 +30,20 @@ func restamp(o getsetlock.Options, now time.Time, l compat.Lease, ttl time.Durat
 
 // write is the command, MSETNX or MSET, that puts value on all keys, and those that draw their
 // fences.
-func write(name string, keys []string, value string, fenced bool) []compat.Cmd {
-	cmd := compat.Cmd{name}
+func write(name string, keys []string, value string, fenced bool) []protocol.Cmd {
+	cmd := protocol.Cmd{name}
 	for _, k := range keys {
 		cmd = append(cmd, k, value)
 	}
 	if !fenced {
-		return []compat.Cmd{cmd}
+		return []protocol.Cmd{cmd}
 	}
-	return append([]compat.Cmd{cmd}, draw(keys)...)
+	return append([]protocol.Cmd{cmd}, draw(keys)...)
 }
 
 // msetnx tries to make all keys. On 1.2 and 2.0 it would delete one that has a TTL and take it,
 // as SETNX does there: getsetlock's have none.
-func msetnx(c *compat.Conn, fenced bool, keys []string, l *compat.Lease) (bool, error) {
+func msetnx(c *protocol.Conn, fenced bool, keys []string, l *protocol.Lease) (bool, error) {
 	cmds := write("MSETNX", keys, l.Value, fenced)
 	if !fenced {
 		won, err := redis.Bool(c.Do(cmds[0][0].(string), cmds[0][1:]...))
@@ -63,8 +63,8 @@ func msetnx(c *compat.Conn, fenced bool, keys []string, l *compat.Lease) (bool, 
 // makeAll makes all keys by MSETNX. It looks at those that are there already, and returns false if
 // all of them are dead: they are to be taken over, by what look has begun. forget ends that
 // otherwise.
-func makeAll(c *compat.Conn, o getsetlock.Options, now time.Time, keys []string, l *compat.Lease,
-	look func(*compat.Conn, []string) ([]found, error), forget func(*compat.Conn)) (made bool, err error) {
+func makeAll(c *protocol.Conn, o getsetlock.Options, now time.Time, keys []string, l *protocol.Lease,
+	look func(*protocol.Conn, []string) ([]found, error), forget func(*protocol.Conn)) (made bool, err error) {
 	for range 2 {
 		made, err = msetnx(c, o.Fence, keys, l)
 		if made || err != nil {
@@ -83,13 +83,13 @@ func makeAll(c *compat.Conn, o getsetlock.Options, now time.Time, keys []string,
 		}
 		// Released since the MSETNX: ask again, once (getset/vanished-key).
 	}
-	return false, &compat.HeldError{Key: l.Key}
+	return false, &protocol.HeldError{Key: l.Key}
 }
 
 // dead reports whether any key is there; it is ErrHeld, by the one that ends last, if any of
 // them is not dead.
 func dead(o getsetlock.Options, all []found, now time.Time) (exists bool, err error) {
-	var states []compat.State
+	var states []protocol.State
 	for _, f := range all {
 		if f.foreign != nil {
 			return true, f.foreign
@@ -104,22 +104,22 @@ func dead(o getsetlock.Options, all []found, now time.Time) (exists bool, err er
 		states = append(states, s)
 	}
 	worst := longest(states)
-	if worst.Status == compat.StatusFree || worst.Status == compat.StatusDead {
+	if worst.Status == protocol.StatusFree || worst.Status == protocol.StatusDead {
 		return len(states) > 0, nil
 	}
-	return true, &compat.HeldError{Key: worst.Key, Value: worst.Value, Until: worst.Until, Foreign: worst.Status == compat.StatusForeign,
-		Persistent: worst.Status == compat.StatusPersistent}
+	return true, &protocol.HeldError{Key: worst.Key, Value: worst.Value, Until: worst.Until, Foreign: worst.Status == protocol.StatusForeign,
+		Persistent: worst.Status == protocol.StatusPersistent}
 }
 
 // checkMSETNX asks whether MSETNX is there, and is all or nothing, in a transaction: its keys have
 // no TTL, and must not outlive the question.
-func checkMSETNX(c *compat.Conn, key string) error {
-	a := compat.Aux(key, "check:"+compat.NewToken())
-	b := compat.Aux(key, "check:"+compat.NewToken())
+func checkMSETNX(c *protocol.Conn, key string) error {
+	a := protocol.Aux(key, "check:"+protocol.NewToken())
+	b := protocol.Aux(key, "check:"+protocol.NewToken())
 	if err := ability.Check(c, key, false, ability.Need{Ability: ability.Multi, Use: "multilock.New"}); err != nil {
 		return err
 	}
-	replies, err := c.Exec(compat.Cmd{"MSETNX", b, "x"}, compat.Cmd{"MSETNX", a, "y", b, "y"}, compat.Cmd{"GET", a}, compat.Cmd{"DEL", a, b})
+	replies, err := c.Exec(protocol.Cmd{"MSETNX", b, "x"}, protocol.Cmd{"MSETNX", a, "y", b, "y"}, protocol.Cmd{"GET", a}, protocol.Cmd{"DEL", a, b})
 	switch {
 	case err != nil:
 		return c.Lacks(err, "it does not let us use MSETNX", "multilock.New")

@@ -13,7 +13,7 @@
 //	getsetlock          GetSetClassic: one MSETNX, or one EXEC        1.2
 //	any                 New: one key after the other                  as the algorithm
 //
-// Each of the first three is a [compat.Algorithm], on one server: at no moment is only a part of
+// Each of the first three is a [protocol.Algorithm], on one server: at no moment is only a part of
 // the set held. The Backend of [New] takes the keys one by one, in the order of their bytes, over
 // any Source: on a cluster, where no command may have keys of different slots, and through proxies.
 // With it alone, a crash can leave a part of the keys held, until their leases end. Over
@@ -40,7 +40,7 @@
 //
 // # Losing one
 //
-// If one key is lost, the set is lost: Extend and Release return [compat.ErrLost], and have
+// If one key is lost, the set is lost: Extend and Release return [protocol.ErrLost], and have
 // released the other keys.
 //
 // # Fences

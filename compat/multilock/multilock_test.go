@@ -8,6 +8,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/conformance"
 	"github.com/setnxlock/setnxlock/compat/multilock"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -18,52 +19,52 @@ func TestMain(m *testing.M) { conformance.Main(m) }
 type way struct {
 	name   string
 	set    func(source compat.Source, fence bool, o compat.Options) *compat.Locker
-	single func(fence bool) compat.Algorithm
+	single func(fence bool) protocol.Algorithm
 	vague  bool // two clients can write the same value
 }
 
 func ways() []way {
-	whole := func(a func(bool) compat.Algorithm) func(compat.Source, bool, compat.Options) *compat.Locker {
+	whole := func(a func(bool) protocol.Algorithm) func(compat.Source, bool, compat.Options) *compat.Locker {
 		return func(s compat.Source, fence bool, o compat.Options) *compat.Locker {
 			return compat.NewOn(s, a(fence), o)
 		}
 	}
-	inTurn := func(a func(bool) compat.Algorithm) func(compat.Source, bool, compat.Options) *compat.Locker {
+	inTurn := func(a func(bool) protocol.Algorithm) func(compat.Source, bool, compat.Options) *compat.Locker {
 		return func(s compat.Source, fence bool, o compat.Options) *compat.Locker {
 			return compat.NewLocker(multilock.New(s, a(fence)), o)
 		}
 	}
-	guarded := func(fence bool) compat.Algorithm { return txlock.Guarded{Options: txlock.Options{Fence: fence}} }
-	millis := func(fence bool) compat.Algorithm {
+	guarded := func(fence bool) protocol.Algorithm { return txlock.Guarded{Options: txlock.Options{Fence: fence}} }
+	millis := func(fence bool) protocol.Algorithm {
 		return txlock.Renamed{Options: txlock.Options{Fence: fence, Millis: true}}
 	}
-	classic := func(fence bool) compat.Algorithm { return txlock.Classic{Options: txlock.Options{Fence: fence}} }
-	stamp := func(fence bool) compat.Algorithm {
+	classic := func(fence bool) protocol.Algorithm { return txlock.Classic{Options: txlock.Options{Fence: fence}} }
+	stamp := func(fence bool) protocol.Algorithm {
 		return getsetlock.Guarded{Options: getsetlock.Options{Fence: fence}}
 	}
-	oldest := func(fence bool) compat.Algorithm {
+	oldest := func(fence bool) protocol.Algorithm {
 		return getsetlock.Classic{Options: getsetlock.Options{Fence: fence}}
 	}
 	seconds := func(fence bool) getsetlock.Options {
 		return getsetlock.Options{Fence: fence, Dialect: getsetlock.Seconds}
 	}
 	return []way{
-		{"tx", whole(func(f bool) compat.Algorithm { return multilock.Tx{Options: txlock.Options{Fence: f}} }), guarded, false},
-		{"tx/millis", whole(func(f bool) compat.Algorithm {
+		{"tx", whole(func(f bool) protocol.Algorithm { return multilock.Tx{Options: txlock.Options{Fence: f}} }), guarded, false},
+		{"tx/millis", whole(func(f bool) protocol.Algorithm {
 			return multilock.Tx{Options: txlock.Options{Fence: f, Millis: true}}
 		}), millis, false},
-		{"getset", whole(func(f bool) compat.Algorithm { return multilock.GetSet{Options: getsetlock.Options{Fence: f}} }), stamp, false},
-		{"getset/seconds", whole(func(f bool) compat.Algorithm { return multilock.GetSet{Options: seconds(f)} }),
-			func(f bool) compat.Algorithm { return getsetlock.Guarded{Options: seconds(f)} }, true},
-		{"getset classic", whole(func(f bool) compat.Algorithm {
+		{"getset", whole(func(f bool) protocol.Algorithm { return multilock.GetSet{Options: getsetlock.Options{Fence: f}} }), stamp, false},
+		{"getset/seconds", whole(func(f bool) protocol.Algorithm { return multilock.GetSet{Options: seconds(f)} }),
+			func(f bool) protocol.Algorithm { return getsetlock.Guarded{Options: seconds(f)} }, true},
+		{"getset classic", whole(func(f bool) protocol.Algorithm {
 			return multilock.GetSetClassic{Options: getsetlock.Options{Fence: f}}
 		}), oldest, false},
 		{"in turn/tx:classic", inTurn(classic), classic, false},
 		{"in turn/tx:renamed/millis", inTurn(millis), millis, false},
 		{"in turn/getset:guarded", inTurn(stamp), stamp, false},
 		{"in turn/getset:classic", inTurn(oldest), oldest, false},
-		{"in turn/getset:classic/seconds", inTurn(func(f bool) compat.Algorithm { return getsetlock.Classic{Options: seconds(f)} }),
-			func(f bool) compat.Algorithm { return getsetlock.Classic{Options: seconds(f)} }, true},
+		{"in turn/getset:classic/seconds", inTurn(func(f bool) protocol.Algorithm { return getsetlock.Classic{Options: seconds(f)} }),
+			func(f bool) protocol.Algorithm { return getsetlock.Classic{Options: seconds(f)} }, true},
 	}
 }
 
@@ -92,7 +93,7 @@ func written(prefix, key string) []string {
 		panic(err)
 	}
 	for _, k := range keys {
-		keys = append(keys, compat.Aux(k, "fence"))
+		keys = append(keys, protocol.Aux(k, "fence"))
 	}
 	return keys
 }

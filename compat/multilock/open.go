@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // unknown is an extension that stopped on the way: l is what may stand, and ends with the first
@@ -15,18 +16,18 @@ func (b *inTurn) unknown(now func() time.Time, l compat.Grant, err error) (compa
 	t := now()
 	maps.DeleteFunc(b.open, func(_ [2]string, l compat.Grant) bool { return !t.Before(l.Until) })
 	b.open[[2]string{l.Key, l.Value}] = l
-	return l, &compat.UnknownError{Lease: l.Lease, Err: inPart{err}}
+	return l, &protocol.UnknownError{Lease: l.Lease, Err: inPart{err}}
 }
 
 // recognised are the values of extensions of unknown outcome that the keys show to be ours.
-func (b *inTurn) recognised(key string, states []compat.State) (all []compat.Holder) {
+func (b *inTurn) recognised(key string, states []protocol.State) (all []protocol.Holder) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, l := range b.open {
 		if l.Key != key {
 			continue
 		}
-		h, ours := compat.Holder{Value: l.Value}, true
+		h, ours := protocol.Holder{Value: l.Value}, true
 		parts, err := b.split(l)
 		for i, p := range parts {
 			until, yes := heldBy(p, states[i])

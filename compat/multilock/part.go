@@ -10,13 +10,14 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // either are the values that a key may hold as ours, the likeliest first.
 func either(part compat.Grant) []string { return append([]string{part.Value}, part.Or...) }
 
 // heldBy reports whether st shows one of them, and until when.
-func heldBy(part compat.Grant, st compat.State) (until time.Time, yes bool) {
+func heldBy(part compat.Grant, st protocol.State) (until time.Time, yes bool) {
 	for _, v := range either(part) {
 		if v != "" && st.Holds(v) {
 			return st.End(v), true
@@ -48,10 +49,10 @@ func list(parts []compat.Grant) string {
 // lease carries for the engine is the first key's: that is asked for before the others.
 func joined(key string, parts []compat.Grant) compat.Grant {
 	l := parts[0]
-	l.Key, l.Until, l.Fence, l.How, l.Ambiguous, l.Or, l.Rotate = key, time.Time{}, 0, compat.Free, true, nil, false
+	l.Key, l.Until, l.Fence, l.How, l.Ambiguous, l.Or, l.Rotate = key, time.Time{}, 0, protocol.Free, true, nil, false
 	for _, p := range parts {
 		l.Until = earliest(l.Until, p.Until)
-		if p.How != compat.Free && p.How != "" {
+		if p.How != protocol.Free && p.How != "" {
 			l.How = p.How
 		}
 	}
@@ -67,7 +68,7 @@ func (b *inTurn) split(l compat.Grant) ([]compat.Grant, error) {
 	}
 	all := strings.Split(l.Value, ",")
 	if len(all) != len(keys) {
-		return nil, compat.ErrLost
+		return nil, protocol.ErrLost
 	}
 	parts := make([]compat.Grant, len(keys))
 	for i, k := range keys {
@@ -107,28 +108,28 @@ func (b *inTurn) fenced(ctx context.Context, now func() time.Time, key string, p
 
 // counter adds a lease's Fence to the fence of its key, in the place of an extension: so that
 // it has a connection and a time limit as every step has.
-type counter struct{ compat.Algorithm }
+type counter struct{ protocol.Algorithm }
 
-func (counter) Traits() compat.Traits { return compat.Traits{} }
+func (counter) Traits() protocol.Traits { return protocol.Traits{} }
 
-func (counter) Extend(_ time.Time, l compat.Lease, _ time.Duration, _ bool) (compat.Lease, compat.Change, error) {
-	return l, compat.Change{Key: l.Key, By: func(c *compat.Conn) ([]any, error) {
-		n, err := redis.Int64(c.Do("INCRBY", compat.Aux(l.Key, "fence"), l.Fence))
+func (counter) Extend(_ time.Time, l protocol.Lease, _ time.Duration, _ bool) (protocol.Lease, protocol.Change, error) {
+	return l, protocol.Change{Key: l.Key, By: func(c *protocol.Conn) ([]any, error) {
+		n, err := redis.Int64(c.Do("INCRBY", protocol.Aux(l.Key, "fence"), l.Fence))
 		return []any{n}, err
 	}}, nil
 }
 
 // lostOne reports that err says of one key that it is not ours.
 func lostOne(err error) bool {
-	return compat.OutcomeOf(err) == compat.Refused && (errors.Is(err, compat.ErrLost) || errors.Is(err, compat.ErrForeign))
+	return protocol.OutcomeOf(err) == protocol.Refused && (errors.Is(err, protocol.ErrLost) || errors.Is(err, protocol.ErrForeign))
 }
 
 // lostPart is what was seen of the key that a set has lost.
 func lostPart(key string, err error) error {
-	if err == compat.ErrLost { // no more than that
+	if err == protocol.ErrLost { // no more than that
 		return fmt.Errorf("%w: %q", err, key)
 	}
-	return fmt.Errorf("%w: %q: %w", compat.ErrLost, key, inPart{err})
+	return fmt.Errorf("%w: %q: %w", protocol.ErrLost, key, inPart{err})
 }
 
 // inPart is an error of one key that must not be read as the set's: the key was held, or nothing
@@ -138,7 +139,7 @@ type inPart struct{ error }
 
 func (e inPart) Is(target error) bool {
 	switch target {
-	case context.Canceled, context.DeadlineExceeded, os.ErrDeadlineExceeded, compat.ErrTimeout:
+	case context.Canceled, context.DeadlineExceeded, os.ErrDeadlineExceeded, protocol.ErrTimeout:
 		return errors.Is(e.error, target)
 	}
 	return false

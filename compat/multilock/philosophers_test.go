@@ -11,6 +11,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/conformance"
 	"github.com/setnxlock/setnxlock/compat/multilock"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // Philosophers need two or three forks at random, and some need one and take it with a single
@@ -37,13 +38,13 @@ func dine(t *testing.T, s conformance.Server, m way) {
 	dining <- struct{}{}
 	defer func() { <-dining }()
 	const forks, philosophers, meals = 5, 10, 4
-	prefix := "setnxlock-test:" + compat.NewToken() + ":"
+	prefix := "setnxlock-test:" + protocol.NewToken() + ":"
 	t.Cleanup(func() {
 		c := s.Source.Get()
 		defer c.Close()
 		for f := range forks {
 			key := fmt.Sprint(prefix, f)
-			c.Do("DEL", key, compat.Aux(key, "fence")) //nolint:errcheck // the next test has other keys
+			c.Do("DEL", key, protocol.Aux(key, "fence")) //nolint:errcheck // the next test has other keys
 		}
 	})
 	o := compat.Options{Prefix: prefix, MinPoll: time.Millisecond, MaxPoll: 5 * time.Millisecond, Timeout: time.Minute}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // Abilities are the algorithm's: a set of readers is shared as each of them is.
@@ -21,24 +22,24 @@ func (b *inTurn) Abilities() compat.Abilities {
 }
 
 // Inspect reads the keys in turn.
-func (b *inTurn) Inspect(ctx context.Context, now func() time.Time, key string) (compat.State, error) {
+func (b *inTurn) Inspect(ctx context.Context, now func() time.Time, key string) (protocol.State, error) {
 	keys, err := Split(key)
 	if err != nil {
-		return compat.State{Key: key, TTL: compat.NoTTL}, err
+		return protocol.State{Key: key, TTL: protocol.NoTTL}, err
 	}
-	states := make([]compat.State, len(keys))
+	states := make([]protocol.State, len(keys))
 	ours := make([]compat.Grant, len(keys))
 	var until time.Time
 	for i, k := range keys {
 		if states[i], err = b.one.Inspect(ctx, now, k); err != nil {
-			return compat.State{Key: key, TTL: compat.NoTTL}, err
+			return protocol.State{Key: key, TTL: protocol.NoTTL}, err
 		}
 		ours[i].Value, until = states[i].Value, earliest(until, states[i].Until)
 	}
 	st := together(key, states)
-	if st.Status != compat.StatusFree {
-		all := compat.Holder{Value: list(ours), Until: until}
-		st.Holders = append(append([]compat.Holder{all}, b.recognised(key, states)...), st.Holders...)
+	if st.Status != protocol.StatusFree {
+		all := protocol.Holder{Value: list(ours), Until: until}
+		st.Holders = append(append([]protocol.Holder{all}, b.recognised(key, states)...), st.Holders...)
 		if !repairable(st) { // Repair needs the value of that very key
 			st.Value = all.Value
 		}
@@ -49,7 +50,7 @@ func (b *inTurn) Inspect(ctx context.Context, now func() time.Time, key string) 
 // Find returns the lease that value stands for if any of its keys is still ours: Extend and
 // Release then find that not all are, and release those that are.
 func (b *inTurn) Find(ctx context.Context, now func() time.Time, key, value string) (compat.Grant, error) {
-	l := compat.Grant{Lease: compat.Lease{Key: key, Value: value, Ambiguous: true}}
+	l := compat.Grant{Lease: protocol.Lease{Key: key, Value: value, Ambiguous: true}}
 	parts, err := b.split(l)
 	if err != nil {
 		return l, err
@@ -66,16 +67,16 @@ func (b *inTurn) Find(ctx context.Context, now func() time.Time, key, value stri
 		}
 	}
 	if ours == 0 {
-		return l, fmt.Errorf("%w: %q does not hold this token", compat.ErrLost, key)
+		return l, fmt.Errorf("%w: %q does not hold this token", protocol.ErrLost, key)
 	}
 	return l, nil
 }
 
 // repairable reports whether the Locker may come to repair what s shows.
-func repairable(s compat.State) bool { return s.Status == compat.StatusPersistent || s.Watch > 0 }
+func repairable(s protocol.State) bool { return s.Status == protocol.StatusPersistent || s.Watch > 0 }
 
 // Repair repairs the key of the set that holds st.Value, if it is still as it was seen.
-func (b *inTurn) Repair(ctx context.Context, now func() time.Time, st compat.State, ttl time.Duration) error {
+func (b *inTurn) Repair(ctx context.Context, now func() time.Time, st protocol.State, ttl time.Duration) error {
 	keys, err := Split(st.Key)
 	if err != nil {
 		return err
@@ -89,5 +90,5 @@ func (b *inTurn) Repair(ctx context.Context, now func() time.Time, st compat.Sta
 			return b.one.Repair(ctx, now, one, ttl)
 		}
 	}
-	return compat.ErrHeld
+	return protocol.ErrHeld
 }

@@ -3,7 +3,7 @@ package multilock
 import (
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // recorded is a connection on which everything has been answered already. Through it the lock
@@ -26,30 +26,30 @@ func (recorded) Close() error              { return nil }
 
 // An inspector is the part of an Algorithm that reads a key by GET and a TTL.
 type inspector interface {
-	Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error)
+	Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error)
 }
 
 // inspectOne is what one makes of a key's value and TTL.
-func inspectOne(one inspector, now time.Time, key string, value, ttl any) (compat.State, error) {
-	return one.Inspect(compat.NewConn(recorded{value, ttl}), now, key)
+func inspectOne(one inspector, now time.Time, key string, value, ttl any) (protocol.State, error) {
+	return one.Inspect(protocol.NewConn(recorded{value, ttl}), now, key)
 }
 
 // inspect reads all keys of a set in one round trip, and has one say what each means.
-func inspect(c *compat.Conn, now time.Time, key, ttl string, one inspector) (compat.State, error) {
-	st := compat.State{Key: key, Status: compat.StatusFree, TTL: compat.NoTTL}
+func inspect(c *protocol.Conn, now time.Time, key, ttl string, one inspector) (protocol.State, error) {
+	st := protocol.State{Key: key, Status: protocol.StatusFree, TTL: protocol.NoTTL}
 	keys, err := Split(key)
 	if err != nil {
 		return st, err
 	}
 	cmds := gets(keys)
 	for _, k := range keys {
-		cmds = append(cmds, compat.Cmd{ttl, k})
+		cmds = append(cmds, protocol.Cmd{ttl, k})
 	}
 	replies, err := c.Pipe(cmds...)
 	if err != nil {
 		return st, err
 	}
-	states := make([]compat.State, len(keys))
+	states := make([]protocol.State, len(keys))
 	for i, k := range keys {
 		if states[i], err = inspectOne(one, now, k, replies[i], replies[len(keys)+i]); err != nil {
 			return st, err

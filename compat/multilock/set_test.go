@@ -14,6 +14,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // A world is an embedded server and its clients on one mock clock.
@@ -376,7 +377,7 @@ func TestFaultsWhileTakingOver(t *testing.T) {
 func TestOneFenceForAll(t *testing.T) {
 	everywhere(t, func(w world) {
 		w.fence = true
-		w.do("SET", compat.Aux("b", "fence"), 40)
+		w.do("SET", protocol.Aux("b", "fence"), 40)
 		last := map[string]int64{"b": 40}
 		for round := range 3 {
 			for _, keys := range [][]string{{"a", "b"}, {"c"}, {"b", "c"}, {"a"}, {"a", "b", "c"}, {"b"}} {

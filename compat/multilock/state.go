@@ -3,17 +3,17 @@ package multilock
 import (
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // together is the state of a set: that of the key that keeps others out longest, and as holders
 // all values that were found, each with the end of the first of its keys.
-func together(key string, keys []compat.State) compat.State {
-	var all []compat.Holder
+func together(key string, keys []protocol.State) protocol.State {
+	var all []protocol.Holder
 	for _, s := range keys {
 		of := s.Holders
-		if s.Status != compat.StatusFree && len(of) == 0 {
-			of = []compat.Holder{{Value: s.Value, Until: s.Until}}
+		if s.Status != protocol.StatusFree && len(of) == 0 {
+			of = []protocol.Holder{{Value: s.Value, Until: s.Until}}
 		}
 		for _, h := range of {
 			all = hold(all, h)
@@ -25,8 +25,8 @@ func together(key string, keys []compat.State) compat.State {
 }
 
 // longest is the state of the key that keeps others out longest.
-func longest(keys []compat.State) compat.State {
-	st := compat.State{Status: compat.StatusFree, TTL: compat.NoTTL}
+func longest(keys []protocol.State) protocol.State {
+	st := protocol.State{Status: protocol.StatusFree, TTL: protocol.NoTTL}
 	for _, s := range keys {
 		if rank[s.Status] > rank[st.Status] || rank[s.Status] == rank[st.Status] && later(s.Until, st.Until) {
 			st = s
@@ -35,7 +35,7 @@ func longest(keys []compat.State) compat.State {
 	return st
 }
 
-func hold(all []compat.Holder, h compat.Holder) []compat.Holder {
+func hold(all []protocol.Holder, h protocol.Holder) []protocol.Holder {
 	for i := range all {
 		if all[i].Value == h.Value {
 			all[i].Until = earliest(all[i].Until, h.Until)
@@ -46,8 +46,8 @@ func hold(all []compat.Holder, h compat.Holder) []compat.Holder {
 }
 
 // A key without a TTL comes first, so that a waiter sees it and repairs it.
-var rank = map[compat.Status]int{
-	compat.StatusFree: 0, compat.StatusDead: 1, compat.StatusHeld: 2, compat.StatusForeign: 3, compat.StatusPersistent: 4,
+var rank = map[protocol.Status]int{
+	protocol.StatusFree: 0, protocol.StatusDead: 1, protocol.StatusHeld: 2, protocol.StatusForeign: 3, protocol.StatusPersistent: 4,
 }
 
 // later reports whether the end a is later than b; zero, which is none, is latest.

@@ -4,19 +4,19 @@ import (
 	"errors"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
 // refused names the key that was in the way, and reads its end in the write that ends the WATCH.
-func (t Tx) refused(c *compat.Conn, now time.Time, f found) error {
-	replies, err := c.Pipe(compat.Cmd{"UNWATCH"}, compat.Cmd{t.ttl(), f.key})
+func (t Tx) refused(c *protocol.Conn, now time.Time, f found) error {
+	replies, err := c.Pipe(protocol.Cmd{"UNWATCH"}, protocol.Cmd{t.ttl(), f.key})
 	if f.foreign != nil {
 		return f.foreign
 	}
-	held := &compat.HeldError{Key: f.key, Value: f.value}
+	held := &protocol.HeldError{Key: f.key, Value: f.value}
 	if err == nil {
-		if left, err := c.ReadTTL(replies[1], t.unit()); err == nil && left != compat.NoTTL {
+		if left, err := c.ReadTTL(replies[1], t.unit()); err == nil && left != protocol.NoTTL {
 			held.Until = now.Add(left)
 		}
 	}
@@ -24,37 +24,37 @@ func (t Tx) refused(c *compat.Conn, now time.Time, f found) error {
 }
 
 // lost releases what is left of a set of which a key has expired.
-func (t Tx) lost(c *compat.Conn, l compat.Lease) error {
+func (t Tx) lost(c *protocol.Conn, l protocol.Lease) error {
 	if _, err := c.Run(t.Release(l)); err != nil {
 		return err
 	}
-	return compat.ErrLost
+	return protocol.ErrLost
 }
 
 // Repair returns the change that gives a TTL to those keys of the set that hold s.Value and have
 // none.
-func (t Tx) Repair(now time.Time, s compat.State, ttl time.Duration) (compat.Change, error) {
+func (t Tx) Repair(now time.Time, s protocol.State, ttl time.Duration) (protocol.Change, error) {
 	keys, err := Split(s.Key)
 	if err != nil {
-		return compat.Change{}, err
+		return protocol.Change{}, err
 	}
-	var changes []compat.Change
+	var changes []protocol.Change
 	for _, k := range keys {
 		one := s
 		one.Key = k
 		ch, err := txlock.Classic{Options: t.Options}.Repair(now, one, ttl)
 		if err != nil {
-			return compat.Change{}, err
+			return protocol.Change{}, err
 		}
 		changes = append(changes, ch)
 	}
-	return compat.Change{Key: s.Key, Value: s.Value, By: func(c *compat.Conn) (replies []any, err error) {
+	return protocol.Change{Key: s.Key, Value: s.Value, By: func(c *protocol.Conn) (replies []any, err error) {
 		for _, ch := range changes {
 			one, err := c.Run(ch)
 			switch {
 			case err == nil:
 				replies = append(replies, one...)
-			case !errors.Is(err, compat.ErrLost):
+			case !errors.Is(err, protocol.ErrLost):
 				return replies, err
 			}
 		}
@@ -67,7 +67,7 @@ func (t Tx) Repair(now time.Time, s compat.State, ttl time.Duration) (compat.Cha
 func (t Tx) value(key string, now time.Time) string {
 	token := t.Token
 	if token == nil {
-		token = compat.NewToken
+		token = protocol.NewToken
 	}
 	if t.Form == nil {
 		return token()
@@ -76,13 +76,13 @@ func (t Tx) value(key string, now time.Time) string {
 }
 
 // setex makes all keys with value and a TTL.
-func (t Tx) setex(keys []string, value string, ttl time.Duration) ([]compat.Cmd, error) {
-	return each(keys, func(k string) (compat.Cmd, error) { return compat.SetEx(t.Millis, k, value, ttl) })
+func (t Tx) setex(keys []string, value string, ttl time.Duration) ([]protocol.Cmd, error) {
+	return each(keys, func(k string) (protocol.Cmd, error) { return protocol.SetEx(t.Millis, k, value, ttl) })
 }
 
 // each is one command for each of keys.
-func each(keys []string, command func(key string) (compat.Cmd, error)) ([]compat.Cmd, error) {
-	cmds := make([]compat.Cmd, len(keys))
+func each(keys []string, command func(key string) (protocol.Cmd, error)) ([]protocol.Cmd, error) {
+	cmds := make([]protocol.Cmd, len(keys))
 	for i, k := range keys {
 		var err error
 		if cmds[i], err = command(k); err != nil {

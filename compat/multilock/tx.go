@@ -3,7 +3,7 @@ package multilock
 import (
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -23,12 +23,12 @@ import (
 type Tx struct{ txlock.Options }
 
 // Acquire makes one attempt to hold all keys of the set until now+ttl.
-func (t Tx) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (t Tx) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	keys, err := lockable(key)
 	if err != nil {
-		return compat.Lease{Key: key}, err
+		return protocol.Lease{Key: key}, err
 	}
-	l := compat.Lease{Key: key, Value: t.value(keys[0], now), Until: compat.Until(now, ttl), How: compat.Free}
+	l := protocol.Lease{Key: key, Value: t.value(keys[0], now), Until: protocol.Until(now, ttl), How: protocol.Free}
 	cmds, err := t.setex(keys, l.Value, ttl)
 	if err != nil {
 		return l, err
@@ -51,7 +51,7 @@ func (t Tx) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration
 	case err != nil:
 		return l, err
 	case replies == nil:
-		return l, &compat.HeldError{Key: key} // one of them was taken since our GET
+		return l, &protocol.HeldError{Key: key} // one of them was taken since our GET
 	}
 	l.Fence, err = fence(c, keys, replies[len(keys):])
 	return l, err
@@ -59,25 +59,25 @@ func (t Tx) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration
 
 // Extend moves the end of l to now+ttl, on all keys: by EXPIRE, or by SETEX if the token must be a
 // new one.
-func (t Tx) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
+func (t Tx) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
 	old := l
 	keys, err := Split(l.Key)
 	if err != nil {
-		return old, compat.Change{}, err
+		return old, protocol.Change{}, err
 	}
-	var cmds []compat.Cmd
+	var cmds []protocol.Cmd
 	if rotate {
 		l.Value = t.value(keys[0], now)
 		cmds, err = t.setex(keys, l.Value, ttl)
 	} else {
-		cmds, err = each(keys, func(k string) (compat.Cmd, error) { return compat.Expire(t.Millis, k, ttl) })
+		cmds, err = each(keys, func(k string) (protocol.Cmd, error) { return protocol.Expire(t.Millis, k, ttl) })
 	}
 	draws := t.Fence && l.Fence == 0 // adopted, or its number was lost with the reply
 	if draws {
 		cmds = append(cmds, draw(keys)...)
 	}
-	l.Until = compat.Until(now, ttl)
-	return l, compat.Change{Key: l.Key, Value: old.Value, Draw: draws, By: func(c *compat.Conn) ([]any, error) {
+	l.Until = protocol.Until(now, ttl)
+	return l, protocol.Change{Key: l.Key, Value: old.Value, Draw: draws, By: func(c *protocol.Conn) ([]any, error) {
 		replies, err := ifAllHold(c, keys, old.Value, cmds...)
 		if err != nil {
 			return nil, err
@@ -92,19 +92,19 @@ func (t Tx) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool
 }
 
 // Release deletes the keys that still hold our token.
-func (t Tx) Release(l compat.Lease) compat.Change { return release(l) }
+func (t Tx) Release(l protocol.Lease) protocol.Change { return release(l) }
 
 // Inspect reads all keys and their TTLs: one round trip.
-func (t Tx) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
+func (t Tx) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error) {
 	return inspect(c, now, key, t.ttl(), t.Options)
 }
 
 // Traits say that it checks the server, and repairs keys without a TTL.
-func (t Tx) Traits() compat.Traits {
-	return compat.Traits{Rotates: true, Check: t.check, Repair: t.Repair}
+func (t Tx) Traits() protocol.Traits {
+	return protocol.Traits{Rotates: true, Check: t.check, Repair: t.Repair}
 }
 
 // check is txlock's.
-func (t Tx) check(c *compat.Conn, key string) error {
+func (t Tx) check(c *protocol.Conn, key string) error {
 	return checkAs(txlock.Guarded{Options: t.Options}, c, key)
 }

@@ -7,17 +7,18 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/cleaning"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // take takes one key. With an error comes the lease that may stand for all that, or one without
 // a value.
 func (b *inTurn) take(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Grant, error) {
 	l, err := b.one.Acquire(ctx, now, key, ttl)
-	switch compat.OutcomeOf(err) {
-	case compat.Done:
+	switch protocol.OutcomeOf(err) {
+	case protocol.Done:
 		b.ambiguous.Store(l.Ambiguous)
-	case compat.Refused, compat.NotSent:
-		l = compat.Grant{Lease: compat.Lease{Key: key}}
+	case protocol.Refused, protocol.NotSent:
+		l = compat.Grant{Lease: protocol.Lease{Key: key}}
 	}
 	return l, err
 }
@@ -39,10 +40,10 @@ func (b *inTurn) giveUp(ctx context.Context, now func() time.Time, key string, p
 	switch {
 	case left:
 		return joined(key, parts), inPart{why}
-	case compat.OutcomeOf(why) == compat.Unknown:
-		why = compat.NotSent.Mark(why)
+	case protocol.OutcomeOf(why) == protocol.Unknown:
+		why = protocol.NotSent.Mark(why)
 	}
-	return compat.Grant{Lease: compat.Lease{Key: key}}, why
+	return compat.Grant{Lease: protocol.Lease{Key: key}}, why
 }
 
 // undone releases parts, the last one first, takes the values of those that are gone, and reports

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // silent does not answer for one key.
@@ -37,7 +38,7 @@ func TestWhatIsLeftIsNamed(t *testing.T) {
 		parts := granted("a", "b", "c")
 		b := &inTurn{one: silent{key: key}}
 		l, err := b.giveUp(t.Context(), time.Now, Join("a", "b", "c"), parts, 2, errors.New("why"))
-		if compat.OutcomeOf(err) != compat.Unknown || l.Value == "" {
+		if protocol.OutcomeOf(err) != protocol.Unknown || l.Value == "" {
 			t.Errorf("%s was not released: %q, %v; want what is left, and that it is unknown", key, l.Value, err)
 		}
 		for _, p := range parts {
@@ -52,7 +53,7 @@ func TestWhatIsLeftIsNamed(t *testing.T) {
 func TestAllIsUndone(t *testing.T) {
 	parts := granted("a", "b")
 	l, err := (&inTurn{one: silent{}}).giveUp(t.Context(), time.Now, Join("a", "b"), parts, 1, errors.New("no answer"))
-	if compat.OutcomeOf(err) != compat.NotSent || l.Value != "" {
+	if protocol.OutcomeOf(err) != protocol.NotSent || l.Value != "" {
 		t.Errorf("%q, %v", l.Value, err)
 	}
 }

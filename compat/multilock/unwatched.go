@@ -2,14 +2,14 @@ package multilock
 
 import (
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // What sets are read, written and removed by where there is no WATCH: nothing keeps another client
 // from coming in between two of these.
 
 // read reads keys in one write.
-func read(c *compat.Conn, keys []string) ([]found, error) {
+func read(c *protocol.Conn, keys []string) ([]found, error) {
 	replies, err := c.Pipe(gets(keys)...)
 	if err != nil {
 		return nil, err
@@ -19,10 +19,10 @@ func read(c *compat.Conn, keys []string) ([]found, error) {
 
 // getset writes value on all keys at once, and returns what they held and the numbers that were
 // drawn.
-func getset(c *compat.Conn, keys []string, value string, fenced bool) (old []found, drawn []any, err error) {
-	var cmds []compat.Cmd
+func getset(c *protocol.Conn, keys []string, value string, fenced bool) (old []found, drawn []any, err error) {
+	var cmds []protocol.Cmd
 	for _, k := range keys {
-		cmds = append(cmds, compat.Cmd{"GETSET", k, value})
+		cmds = append(cmds, protocol.Cmd{"GETSET", k, value})
 	}
 	if fenced {
 		cmds = append(cmds, draw(keys)...)
@@ -36,7 +36,7 @@ func getset(c *compat.Conn, keys []string, value string, fenced bool) (old []fou
 }
 
 // remove deletes keys and returns how many there were.
-func remove(c *compat.Conn, keys []string) (int, error) {
+func remove(c *protocol.Conn, keys []string) (int, error) {
 	if len(keys) == 0 {
 		return 0, nil
 	}
@@ -46,7 +46,7 @@ func remove(c *compat.Conn, keys []string) (int, error) {
 
 // giveUp is nil if all keys hold value; else it releases those that do: a set of which a key is lost
 // is lost.
-func giveUp(c *compat.Conn, all []found, value string) error {
+func giveUp(c *protocol.Conn, all []found, value string) error {
 	ours := holding(all, value)
 	if len(ours) == len(all) {
 		return nil
@@ -54,12 +54,12 @@ func giveUp(c *compat.Conn, all []found, value string) error {
 	if _, err := remove(c, ours); err != nil {
 		return err
 	}
-	return compat.ErrLost
+	return protocol.ErrLost
 }
 
 // check asks for MSETNX and MULTI.
-func (g GetSetClassic) check(c *compat.Conn, key string) error {
-	if _, err := c.Exec(compat.Cmd{"TTL", first(key)}); err != nil {
+func (g GetSetClassic) check(c *protocol.Conn, key string) error {
+	if _, err := c.Exec(protocol.Cmd{"TTL", first(key)}); err != nil {
 		return c.Lacks(err, "it has no MULTI, so several keys can't be taken over at once", "multilock.New over getsetlock.Classic")
 	}
 	return checkMSETNX(c, first(key))

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // aborts is how often an EXEC may be aborted before its change is given up.
@@ -21,7 +21,7 @@ const aborts = 8
 //
 // The commands must not make a key for anybody else: before Redis 6.0.9 a watched key may
 // expire without EXEC noticing (tx/extend-resurrects), and then nobody else has had it since.
-func ifAllHold(c *compat.Conn, keys []string, value string, cmds ...compat.Cmd) ([]any, error) {
+func ifAllHold(c *protocol.Conn, keys []string, value string, cmds ...protocol.Cmd) ([]any, error) {
 	for range aborts {
 		all, err := watch(c, keys)
 		if err != nil {
@@ -31,36 +31,36 @@ func ifAllHold(c *compat.Conn, keys []string, value string, cmds ...compat.Cmd) 
 		lost := len(rest) < len(keys)
 		run := cmds
 		if lost {
-			run = []compat.Cmd{del(rest)}
+			run = []protocol.Cmd{del(rest)}
 		}
 		if len(rest) == 0 {
 			c.Unwatch()
-			return nil, compat.ErrLost
+			return nil, protocol.ErrLost
 		}
 		replies, err := c.Exec(run...)
 		switch {
 		case err != nil:
 			return nil, err
 		case replies != nil && lost:
-			return nil, compat.ErrLost
+			return nil, protocol.ErrLost
 		case replies != nil:
 			return replies, nil
 		}
 	}
-	return nil, compat.ErrAborted
+	return nil, protocol.ErrAborted
 }
 
 // release is the change that deletes all keys of l on the condition that they hold its value,
 // and those that do if some do not.
-func release(l compat.Lease) compat.Change {
-	return compat.Change{Key: l.Key, Value: l.Value, By: func(c *compat.Conn) ([]any, error) {
+func release(l protocol.Lease) protocol.Change {
+	return protocol.Change{Key: l.Key, Value: l.Value, By: func(c *protocol.Conn) ([]any, error) {
 		keys, err := Split(l.Key)
 		if err != nil {
 			return nil, err
 		}
 		replies, err := ifAllHold(c, keys, l.Value, del(keys))
 		if err == nil && replies[0] != int64(len(keys)) {
-			err = compat.ErrLost // one had expired
+			err = protocol.ErrLost // one had expired
 		}
 		return replies, err
 	}}
@@ -85,12 +85,12 @@ func holding(all []found, value string) []string {
 }
 
 // watch starts to WATCH keys and reads them, in one write.
-func watch(c *compat.Conn, keys []string) ([]found, error) {
-	cmd := compat.Cmd{"WATCH"}
+func watch(c *protocol.Conn, keys []string) ([]found, error) {
+	cmd := protocol.Cmd{"WATCH"}
 	for _, k := range keys {
 		cmd = append(cmd, k)
 	}
-	replies, err := c.Pipe(append([]compat.Cmd{cmd}, gets(keys)...)...)
+	replies, err := c.Pipe(append([]protocol.Cmd{cmd}, gets(keys)...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -108,16 +108,16 @@ func watch(c *compat.Conn, keys []string) ([]found, error) {
 
 // gets reads each of keys. MGET would not do: it answers nil for a list, as for a key that is
 // not there, and what is then written would be written over the list.
-func gets(keys []string) []compat.Cmd {
-	cmds := make([]compat.Cmd, len(keys))
+func gets(keys []string) []protocol.Cmd {
+	cmds := make([]protocol.Cmd, len(keys))
 	for i, k := range keys {
-		cmds[i] = compat.Cmd{"GET", k}
+		cmds[i] = protocol.Cmd{"GET", k}
 	}
 	return cmds
 }
 
 // values are what the replies to gets tell.
-func values(c *compat.Conn, keys []string, replies []any) ([]found, error) {
+func values(c *protocol.Conn, keys []string, replies []any) ([]found, error) {
 	all := make([]found, len(keys))
 	for i, k := range keys {
 		value, err := redis.String(replies[i], nil)
@@ -125,7 +125,7 @@ func values(c *compat.Conn, keys []string, replies []any) ([]found, error) {
 		if err == nil || errors.Is(err, redis.ErrNil) {
 			continue
 		}
-		if err = c.Foreign(k, err); !errors.Is(err, compat.ErrForeign) {
+		if err = c.Foreign(k, err); !errors.Is(err, protocol.ErrForeign) {
 			return nil, err
 		}
 		all[i].exists, all[i].foreign = true, err
@@ -135,7 +135,7 @@ func values(c *compat.Conn, keys []string, replies []any) ([]found, error) {
 
 // apart is a cluster's answer that it can't do one command for keys of several slots, as a
 // refusal of this lock; any other error as it is.
-func apart(c *compat.Conn, err error) error {
+func apart(c *protocol.Conn, err error) error {
 	if answer.Crosses(err) {
 		return c.Unsafe("it is a cluster, and the keys are in different slots", "multilock.New, or keys with one {hash tag}")
 	}
@@ -152,9 +152,9 @@ func first(key string) string {
 }
 
 // checkAs checks the server as one, the lock of single keys, does it, with a remedy for sets.
-func checkAs(one compat.Algorithm, c *compat.Conn, key string) error {
+func checkAs(one protocol.Algorithm, c *protocol.Conn, key string) error {
 	err := one.Traits().Check(c, first(key))
-	var unsafe *compat.UnsafeServerError
+	var unsafe *protocol.UnsafeServerError
 	if !errors.As(err, &unsafe) || !strings.HasPrefix(unsafe.Use, "getsetlock.") {
 		return err
 	}
@@ -164,8 +164,8 @@ func checkAs(one compat.Algorithm, c *compat.Conn, key string) error {
 }
 
 // del is one DEL of keys.
-func del(keys []string) compat.Cmd {
-	cmd := compat.Cmd{"DEL"}
+func del(keys []string) protocol.Cmd {
+	cmd := protocol.Cmd{"DEL"}
 	for _, k := range keys {
 		cmd = append(cmd, k)
 	}

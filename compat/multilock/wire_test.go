@@ -13,6 +13,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -34,20 +35,20 @@ type open struct{ redis.Conn }
 func (open) Close() error { return nil }
 
 // over is the engine's view of a over c.
-func over(c redis.Conn, a compat.Algorithm) compat.Backend {
+func over(c redis.Conn, a protocol.Algorithm) compat.Backend {
 	return compat.NewBackend(compat.Source{Prompt: true, Get: func(context.Context, string) (redis.Conn, error) { return open{c}, nil }}, a)
 }
 
-func extend(c redis.Conn, a compat.Algorithm, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+func extend(c redis.Conn, a protocol.Algorithm, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
 	return extendAs(c, a, compat.Grant{Lease: l}, ttl)
 }
 
-func extendAs(c redis.Conn, a compat.Algorithm, g compat.Grant, ttl time.Duration) (compat.Lease, error) {
+func extendAs(c redis.Conn, a protocol.Algorithm, g compat.Grant, ttl time.Duration) (compat.Lease, error) {
 	g, err := over(c, a).Extend(background, func() time.Time { return noon }, g, ttl)
 	return g.Lease, err
 }
 
-func release(c redis.Conn, a compat.Algorithm, l compat.Lease) error {
+func release(c redis.Conn, a protocol.Algorithm, l compat.Lease) error {
 	return over(c, a).Release(background, func() time.Time { return noon }, compat.Grant{Lease: l})
 }
 
@@ -59,7 +60,7 @@ func stamped(fence bool) getsetlock.Options {
 func TestProtocols(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		a    compat.Algorithm
+		a    protocol.Algorithm
 		want string
 	}{
 		{"tx", multilock.Tx{Options: named(false)}, `
@@ -144,10 +145,10 @@ DEL a b → 2
 `}} {
 		s := oldredis.Run(t, "2.2")
 		conn := s.Dial()
-		conn.Do("SET", compat.Aux("a", "fence"), 7) //nolint:errcheck
+		conn.Do("SET", protocol.Aux("a", "fence"), 7) //nolint:errcheck
 		b := s.Record()
-		l, err := c.a.Acquire(compat.NewConn(conn), noon, multilock.Join("b", "a"), ttl)
-		if err != nil || l.How != compat.Free {
+		l, err := c.a.Acquire(protocol.NewConn(conn), noon, multilock.Join("b", "a"), ttl)
+		if err != nil || l.How != protocol.Free {
 			t.Fatalf("%s: %s, %v", c.name, l.How, err)
 		}
 		if l, err = extend(conn, c.a, l, 2*ttl); err != nil {
@@ -165,7 +166,7 @@ DEL a b → 2
 func TestRefusalAndTakeover(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		a     compat.Algorithm
+		a     protocol.Algorithm
 		b     string // what stands on b
 		want  string
 		taken bool
@@ -210,10 +211,10 @@ EXEC → [nil 1330862399.0]
 			conn.Do("EXPIRE", "b", 60) //nolint:errcheck
 		}
 		b := s.Record()
-		l, err := c.a.Acquire(compat.NewConn(conn), noon, multilock.Join("a", "b"), ttl)
+		l, err := c.a.Acquire(protocol.NewConn(conn), noon, multilock.Join("a", "b"), ttl)
 		compare(t, c.name, b.String(), c.want)
 		if c.taken {
-			if err != nil || l.How != compat.TakenOver {
+			if err != nil || l.How != protocol.TakenOver {
 				t.Errorf("%s: %s, %v", c.name, l.How, err)
 			}
 			continue
@@ -236,7 +237,7 @@ func compare(t *testing.T, name, got, want string) {
 func TestRoundTrips(t *testing.T) {
 	for _, c := range []struct {
 		name                              string
-		a                                 compat.Algorithm
+		a                                 protocol.Algorithm
 		acquire, refused, extend, release int
 	}{
 		{"Tx", multilock.Tx{}, 2, 2, 2, 2},
@@ -247,11 +248,11 @@ func TestRoundTrips(t *testing.T) {
 		conn := net.Conn(oldredis.Run(t, "2.2").Dial())
 		took := func() int { defer net.Expect(nil); return net.Writes() }
 		set := multilock.Join("a", "b", "c", "d", "e")
-		l, err := c.a.Acquire(compat.NewConn(conn), noon, set, ttl)
+		l, err := c.a.Acquire(protocol.NewConn(conn), noon, set, ttl)
 		if n := took(); err != nil || n != c.acquire {
 			t.Errorf("%s: acquired in %d round trips, want %d; %v", c.name, n, c.acquire, err)
 		}
-		_, err = c.a.Acquire(compat.NewConn(conn), noon, multilock.Join("0", "e"), ttl)
+		_, err = c.a.Acquire(protocol.NewConn(conn), noon, multilock.Join("0", "e"), ttl)
 		if n := took(); !errors.Is(err, compat.ErrHeld) || n != c.refused {
 			t.Errorf("%s: refused in %d round trips, want %d; %v", c.name, n, c.refused, err)
 		}
@@ -271,7 +272,9 @@ func TestRoundTrips(t *testing.T) {
 func TestClassicOvertaken(t *testing.T) {
 	const past, future = "1330862300.5", "1330862460.5"
 	a, key := multilock.GetSetClassic{}, multilock.Join("a", "b")
-	run := func(s *oldredis.Server, h faulty.Hook) *compat.Conn { return compat.NewConn(faulty.Over(s.Dial(), h)) }
+	run := func(s *oldredis.Server, h faulty.Hook) *protocol.Conn {
+		return protocol.NewConn(faulty.Over(s.Dial(), h))
+	}
 	faster := func(s *oldredis.Server) faulty.Hook {
 		return faulty.First(func() { s.Dial().Do("SET", "b", future) }).Of("MULTI") //nolint:errcheck
 	}
@@ -295,7 +298,7 @@ func TestClassicOvertaken(t *testing.T) {
 		t.Errorf("a takeover whose reply was lost: ambiguous %v, %v", l.Ambiguous, err)
 	}
 	s = dead()
-	l, err := a.Acquire(compat.NewConn(s.Dial()), noon, key, ttl)
+	l, err := a.Acquire(protocol.NewConn(s.Dial()), noon, key, ttl)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,12 +340,12 @@ func TestKeysOfASetApart(t *testing.T) {
 // A set is taken over if all its keys are dead, whichever stands first.
 func TestOneOfTwoLives(t *testing.T) {
 	const past, future = "1330862300.5", "1330862460.5"
-	for _, a := range []compat.Algorithm{multilock.GetSet{}, multilock.GetSetClassic{}} {
+	for _, a := range []protocol.Algorithm{multilock.GetSet{}, multilock.GetSetClassic{}} {
 		for _, on := range [][2]string{{past, future}, {future, past}} {
 			s := oldredis.Run(t, "2.4")
 			c := s.Dial()
 			c.Do("MSET", "a", on[0], "b", on[1]) //nolint:errcheck
-			if _, err := a.Acquire(compat.NewConn(s.Dial()), noon, multilock.Join("a", "b"), ttl); !errors.Is(err, compat.ErrHeld) {
+			if _, err := a.Acquire(protocol.NewConn(s.Dial()), noon, multilock.Join("a", "b"), ttl); !errors.Is(err, compat.ErrHeld) {
 				t.Errorf("%T: %v, want ErrHeld", a, err)
 			}
 			if left, err := redis.Strings(c.Do("MGET", "a", "b")); err != nil || [2]string(left) != on {
@@ -355,15 +358,15 @@ func TestOneOfTwoLives(t *testing.T) {
 // An old server runs an EXEC although a watched key has expired: the set is lost then, and the rest released.
 func TestOneExpiresUnderItsWatch(t *testing.T) {
 	a := multilock.Tx{}
-	for name, change := range map[string]func(s *oldredis.Server, l compat.Lease) (compat.Change, error){
-		"Extend": func(s *oldredis.Server, l compat.Lease) (compat.Change, error) {
+	for name, change := range map[string]func(s *oldredis.Server, l compat.Lease) (protocol.Change, error){
+		"Extend": func(s *oldredis.Server, l compat.Lease) (protocol.Change, error) {
 			_, ch, err := a.Extend(s.Now(), l, ttl, false)
 			return ch, err
 		},
-		"Release": func(_ *oldredis.Server, l compat.Lease) (compat.Change, error) { return a.Release(l), nil },
+		"Release": func(_ *oldredis.Server, l compat.Lease) (protocol.Change, error) { return a.Release(l), nil },
 	} {
 		s := oldredis.Run(t, "2.4")
-		l, err := a.Acquire(compat.NewConn(s.Dial()), s.Now(), multilock.Join("a", "b"), 10*ttl)
+		l, err := a.Acquire(protocol.NewConn(s.Dial()), s.Now(), multilock.Join("a", "b"), 10*ttl)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -371,7 +374,7 @@ func TestOneExpiresUnderItsWatch(t *testing.T) {
 		once := sync.OnceFunc(func() { s.Advance(6 * time.Second) })
 		ch, err := change(s, l)
 		if err == nil {
-			_, err = compat.NewConn(faulty.Over(s.Dial(), faulty.First(once).Of("MULTI"))).Run(ch)
+			_, err = protocol.NewConn(faulty.Over(s.Dial(), faulty.First(once).Of("MULTI"))).Run(ch)
 		}
 		if left, _ := redis.Strings(s.Dial().Do("KEYS", "*")); !errors.Is(err, compat.ErrLost) || len(left) > 0 {
 			t.Errorf("%s: %v, and %v are left; want ErrLost, and none", name, err, left)
@@ -383,7 +386,7 @@ func TestOneExpiresUnderItsWatch(t *testing.T) {
 func TestTxRotatesAndDraws(t *testing.T) {
 	s := oldredis.Run(t, "2.4")
 	a := multilock.Tx{Options: txlock.Options{Fence: true}}
-	l, err := a.Acquire(compat.NewConn(s.Dial()), noon, multilock.Join("a", "b"), ttl)
+	l, err := a.Acquire(protocol.NewConn(s.Dial()), noon, multilock.Join("a", "b"), ttl)
 	if err != nil {
 		t.Fatal(err)
 	}

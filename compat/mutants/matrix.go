@@ -21,10 +21,10 @@ type column struct {
 	net
 }
 
-// engine returns the mutants of compat and of its internal packages, by their indices in the table.
+// engine returns the mutants of compat, of protocol and of their internal packages, by their indices in the table.
 func engine() (all []int) {
 	for i, m := range table {
-		if d := dir(m.in); d == "compat" || strings.HasPrefix(d, "compat/internal/") {
+		if d := dir(m.in); d == "compat" || d == "compat/protocol" || strings.HasPrefix(d, "compat/internal/") {
 			all = append(all, i)
 		}
 	}

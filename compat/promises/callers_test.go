@@ -14,6 +14,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -32,7 +33,7 @@ func brought() (all []error) {
 	for _, err := range slices.Concat(meanings, []error{
 		&compat.HeldError{Key: "k", Value: "theirs"}, &compat.UnsafeServerError{Why: "of another server"},
 		&compat.DeniedError{Reply: "NOPERM another's"}, &compat.UnknownError{Lease: compat.Lease{Key: "k", Value: "theirs"}, Err: io.EOF},
-		compat.NotSent.Mark(errors.New("another's")), compat.Refused.Mark(errors.New("another's")), compat.Done.Mark(errors.New("another's")),
+		protocol.NotSent.Mark(errors.New("another's")), protocol.Refused.Mark(errors.New("another's")), protocol.Done.Mark(errors.New("another's")),
 		redis.Error("MOVED 1 127.0.0.1:1"), redis.Error("CLUSTERDOWN another's"), redis.Error("NOSCRIPT another's"),
 		redis.Error("EXECABORT another's"), redis.Error("ERR unknown command 'WATCH'"), redis.Error("READONLY another's"),
 	}) {
@@ -43,7 +44,7 @@ func brought() (all []error) {
 
 // said is what an error tells of an operation, and what its holder believes after it.
 func said(err error, l *compat.Lock) string {
-	s := fmt.Sprint("outcome ", compat.OutcomeOf(err), ";")
+	s := fmt.Sprint("outcome ", protocol.OutcomeOf(err), ";")
 	for _, m := range meanings {
 		if errors.Is(err, m) {
 			s += fmt.Sprintf(" Is %v;", m)
@@ -147,43 +148,43 @@ func TestWhatACallerBringsAlongSaysNothing(t *testing.T) {
 
 // A mouthpiece says another thing of a step whose connection broke, and of an extension that was done.
 type mouthpiece struct {
-	compat.Algorithm
+	protocol.Algorithm
 	says, after error
 }
 
-func (a mouthpiece) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (a mouthpiece) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l, err := a.Algorithm.Acquire(c, now, key, ttl)
 	return l, a.word(c, err)
 }
 
-func (a mouthpiece) word(c *compat.Conn, err error) error {
+func (a mouthpiece) word(c *protocol.Conn, err error) error {
 	if err != nil && c.Err() != nil && a.says != nil {
 		return a.says
 	}
 	return err
 }
 
-func (a mouthpiece) lies(ch compat.Change) compat.Change {
-	return compat.Change{Key: ch.Key, Value: ch.Value, Draw: ch.Draw, By: func(c *compat.Conn) ([]any, error) {
+func (a mouthpiece) lies(ch protocol.Change) protocol.Change {
+	return protocol.Change{Key: ch.Key, Value: ch.Value, Draw: ch.Draw, By: func(c *protocol.Conn) ([]any, error) {
 		replies, err := c.Run(ch)
 		return replies, a.word(c, err)
 	}}
 }
 
-func (a mouthpiece) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
+func (a mouthpiece) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, protocol.Change, error) {
 	next, ch, err := a.Algorithm.Extend(now, l, ttl, rotate)
 	if ch = a.lies(ch); a.after != nil {
-		ch.After = func(*compat.Conn) error { return a.after }
+		ch.After = func(*protocol.Conn) error { return a.after }
 	}
 	return next, ch, err
 }
 
-func (a mouthpiece) Release(l compat.Lease) compat.Change { return a.lies(a.Algorithm.Release(l)) }
+func (a mouthpiece) Release(l compat.Lease) protocol.Change { return a.lies(a.Algorithm.Release(l)) }
 
 // mouthpieces are locks of users who pass another lock's error on.
 func mouthpieces() (all []kind) {
 	for name, err := range map[string]error{
-		"held": &compat.HeldError{Key: "k"}, "lost": compat.ErrLost, "not sent": compat.NotSent.Mark(io.EOF), "invalid": compat.ErrInvalid,
+		"held": &compat.HeldError{Key: "k"}, "lost": compat.ErrLost, "not sent": protocol.NotSent.Mark(io.EOF), "invalid": compat.ErrInvalid,
 	} {
 		for _, k := range []kind{
 			one("tx:renamed says "+name, "2.4", mouthpiece{txlock.Renamed{}, err, nil}),

@@ -15,6 +15,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -23,7 +24,7 @@ import (
 
 // A renewal whose outcome is unknown, then an outage longer than ttl/20: renewals never resume.
 func TestRenewalsResumeAfterAnOutage(t *testing.T) {
-	for name, a := range map[string]compat.Algorithm{"getset:guarded": getsetlock.Guarded{}, "tx:guarded": txlock.Guarded{}, "set:lua": setlock.Lua{}} {
+	for name, a := range map[string]protocol.Algorithm{"getset:guarded": getsetlock.Guarded{}, "tx:guarded": txlock.Guarded{}, "set:lua": setlock.Lua{}} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, one("", "7.0", nil), func(w *world) {
 				k, n := w.clientOf(a, compat.Options{Renew: true})
@@ -112,7 +113,7 @@ func TestBatchInAClusterThatIsDown(t *testing.T) {
 
 // A Release while a Handoff is under way: the key stays, and Release says ErrLost.
 func TestReleaseDuringHandoff(t *testing.T) {
-	for name, a := range map[string]compat.Algorithm{"getset:guarded": getsetlock.Guarded{}, "tx:guarded": txlock.Guarded{}, "set:lua": setlock.Lua{}} {
+	for name, a := range map[string]protocol.Algorithm{"getset:guarded": getsetlock.Guarded{}, "tx:guarded": txlock.Guarded{}, "set:lua": setlock.Lua{}} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, one("", "7.0", nil), func(w *world) {
 				k, n := w.clientOf(a, compat.Options{})
@@ -352,7 +353,7 @@ func TestExtendOnceMore(t *testing.T) {
 			unknown := 0
 			for n := range 20 {
 				net.Expect(faulty.Fate{Loss: faulty.LostReply}.Always())
-				if err := l.Extend(background, time.Hour); errors.Is(err, compat.ErrUnknown) || compat.OutcomeOf(err) == compat.Unknown {
+				if err := l.Extend(background, time.Hour); errors.Is(err, compat.ErrUnknown) || protocol.OutcomeOf(err) == protocol.Unknown {
 					unknown++
 				}
 				net.Clear()
@@ -369,7 +370,7 @@ func TestExtendOnceMore(t *testing.T) {
 
 // The adopter's belief outlives the grant: a late extension of the one who detached.
 func TestAdoptAfterADoubt(t *testing.T) {
-	for name, a := range map[string]compat.Algorithm{"set:lua": setlock.Lua{}, "set:watched": setlock.Watched{}, "tx:guarded": txlock.Guarded{}, "set:script": setlock.Script{}} {
+	for name, a := range map[string]protocol.Algorithm{"set:lua": setlock.Lua{}, "set:watched": setlock.Watched{}, "tx:guarded": txlock.Guarded{}, "set:script": setlock.Script{}} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, one("", "7.0", nil), func(w *world) {
 				k, n := w.clientOf(a, compat.Options{})
@@ -574,11 +575,11 @@ func TestDetachTooLate(t *testing.T) {
 
 // Persistent is heeded by WATCH alone.
 func TestPersistent(t *testing.T) {
-	for name, by := range map[string]compat.Condition{"watch": compat.Watch, "script": compat.Script, "unguarded": compat.Unguarded} {
+	for name, by := range map[string]protocol.Condition{"watch": protocol.Watch, "script": protocol.Script, "unguarded": protocol.Unguarded} {
 		s := oldredis.MustNew("7.0", oldredis.Options{})
-		c := compat.NewConn(s.Dial())
+		c := protocol.NewConn(s.Dial())
 		c.Do("SET", "k", "v", "PX", 60000)
-		_, err := c.Run(compat.Change{If: by, Key: "k", Value: "v", Do: []compat.Cmd{{"EXPIRE", "k", 1}}, Persistent: true})
+		_, err := c.Run(protocol.Change{If: by, Key: "k", Value: "v", Do: []protocol.Cmd{{"EXPIRE", "k", 1}}, Persistent: true})
 		if !errors.Is(err, compat.ErrLost) {
 			t.Errorf("%s: a key with a TTL: %v", name, err)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/multilock"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -335,7 +336,7 @@ func TestOneTimeoutForEveryContext(t *testing.T) {
 							})
 							began := time.Now()
 							_, err := q.ask(ctx, w, locker, l)
-							said[i] = sprint("after %v: outcome %v, ErrTimeout %t", time.Since(began).Round(50*time.Millisecond), compat.OutcomeOf(err), errors.Is(err, compat.ErrTimeout))
+							said[i] = sprint("after %v: outcome %v, ErrTimeout %t", time.Since(began).Round(50*time.Millisecond), protocol.OutcomeOf(err), errors.Is(err, compat.ErrTimeout))
 							net.Clear()
 							locker.Close(background) //nolint:errcheck
 						})

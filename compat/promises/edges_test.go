@@ -14,6 +14,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	slots "github.com/setnxlock/setnxlock/compat/internal/slot"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/redlock"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -341,12 +342,12 @@ func TestLongAuxiliaryNamesAreCheap(t *testing.T) {
 	}
 	for _, key := range []string{"a}" + strings.Repeat("x", 1000), strings.Repeat("{", 1000), strings.Repeat("}{", 500), "{}" + strings.Repeat("y", 1000)} {
 		slot := least(func() { slots.Of(key) })
-		aux := least(func() { compat.Aux(key, "fence") })
+		aux := least(func() { protocol.Aux(key, "fence") })
 		t.Logf("%.5q… of %d bytes: its slot took %v, an auxiliary name %v, 3000 times that at most", key, len(key), slot, aux)
 		if aux > 3000*slot {
 			t.Errorf("%.5q…: an auxiliary name took %v", key, aux)
 		}
-		if name := compat.Aux(key, "fence"); slots.Of(name) != slots.Of(key) {
+		if name := protocol.Aux(key, "fence"); slots.Of(name) != slots.Of(key) {
 			t.Errorf("%.5q…: slots %d and %d", key, slots.Of(name), slots.Of(key))
 		}
 	}

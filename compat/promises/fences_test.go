@@ -10,6 +10,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/bridge"
 	"github.com/setnxlock/setnxlock/compat/multilock"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
@@ -38,7 +39,7 @@ func (w *world) counters() []string {
 		if strings.HasPrefix(w.kind.name, "bridge.TwoNames") {
 			key = "new:" + key
 		}
-		names = append(names, compat.Aux(key, "fence"))
+		names = append(names, protocol.Aux(key, "fence"))
 	}
 	return names
 }

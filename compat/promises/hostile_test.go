@@ -15,6 +15,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // A liar is a server that does what it is told, and now and then answers anything: replies of wrong
@@ -142,7 +143,7 @@ func hostile(t *testing.T, k kind, data []byte) (got bool) {
 			}
 		}
 		locker.Inspect(limit(), k.key)                                                     //nolint:errcheck // likewise
-		locker.ReleaseToken(limit(), k.key, compat.NewToken())                             //nolint:errcheck // likewise
+		locker.ReleaseToken(limit(), k.key, protocol.NewToken())                           //nolint:errcheck // likewise
 		locker.Do(limit(), k.key, time.Second, func(context.Context) error { return nil }) //nolint:errcheck // likewise
 		locker.Close(limit())                                                              //nolint:errcheck // likewise
 		if took := time.Since(began); took > 5*time.Minute {

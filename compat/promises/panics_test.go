@@ -7,6 +7,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -27,31 +28,31 @@ func (t *tripwire) step(what string) {
 
 // careless is a lock whose functions may panic.
 type careless struct {
-	compat.Algorithm
+	protocol.Algorithm
 	trip *tripwire
 }
 
-func (a careless) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (a careless) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	a.trip.step("Acquire")
 	return a.Algorithm.Acquire(c, now, key, ttl)
 }
 
-func (a careless) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
+func (a careless) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, protocol.Change, error) {
 	a.trip.step("Extend")
 	next, ch, err := a.Algorithm.Extend(now, l, ttl, rotate)
-	ch.After = func(*compat.Conn) error { a.trip.step("After"); return nil }
+	ch.After = func(*protocol.Conn) error { a.trip.step("After"); return nil }
 	return next, ch, err
 }
 
-func (a careless) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
+func (a careless) Inspect(c *protocol.Conn, now time.Time, key string) (compat.State, error) {
 	a.trip.step("Inspect")
 	return a.Algorithm.Inspect(c, now, key)
 }
 
-func (a careless) Traits() compat.Traits {
+func (a careless) Traits() protocol.Traits {
 	traits := a.Algorithm.Traits()
 	check := traits.Check
-	traits.Check = func(c *compat.Conn, key string) error {
+	traits.Check = func(c *protocol.Conn, key string) error {
 		a.trip.step("Check")
 		return check(c, key)
 	}
@@ -69,7 +70,7 @@ func TestPanicsLeaveNothingBehind(t *testing.T) {
 						o.Observer = func(compat.Event) { trip.step("Observer") }
 						o.Rand = func() float64 { trip.step("Rand"); return 0 }
 						pool := &redis.Pool{MaxIdle: 9, Dial: func() (redis.Conn, error) { trip.step("Dial"); return w.servers[0].Dial(), nil }}
-						a := careless{txlock.Renamed{Options: txlock.Options{Token: func() string { trip.step("Token"); return compat.NewToken() }}}, trip}
+						a := careless{txlock.Renamed{Options: txlock.Options{Token: func() string { trip.step("Token"); return protocol.NewToken() }}}, trip}
 						locker := compat.New(pool, a, o)
 						rival, _ := w.clientOf(txlock.Renamed{}, compat.Options{})
 						caught := func(f func()) {

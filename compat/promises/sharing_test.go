@@ -11,6 +11,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/sentinel"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -24,11 +25,11 @@ type homemade struct {
 	behind  string
 }
 
-func (h homemade) do(c *compat.Conn, name string, args ...any) (any, error) {
+func (h homemade) do(c *protocol.Conn, name string, args ...any) (any, error) {
 	return c.Do(h.letters(name), args...)
 }
 
-func (h homemade) arrived(c *compat.Conn) error {
+func (h homemade) arrived(c *protocol.Conn) error {
 	if h.behind == "" {
 		return nil
 	}
@@ -36,8 +37,8 @@ func (h homemade) arrived(c *compat.Conn) error {
 	return err
 }
 
-func (h homemade) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Value: compat.NewToken(), Until: compat.Until(now, ttl), How: compat.Free}
+func (h homemade) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l := compat.Lease{Key: key, Value: protocol.NewToken(), Until: protocol.Until(now, ttl), How: protocol.Free}
 	reply, err := h.do(c, "SET", key, l.Value, "NX", "PX", ttl.Milliseconds())
 	if err == nil && reply == nil {
 		return l, &compat.HeldError{Key: key}
@@ -48,8 +49,8 @@ func (h homemade) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Du
 	return l, err
 }
 
-func (h homemade) guarded(key, value, name string, args ...any) func(c *compat.Conn) ([]any, error) {
-	return func(c *compat.Conn) ([]any, error) {
+func (h homemade) guarded(key, value, name string, args ...any) func(c *protocol.Conn) ([]any, error) {
+	return func(c *protocol.Conn) ([]any, error) {
 		if _, err := h.do(c, "WATCH", key); err != nil {
 			return nil, err
 		}
@@ -69,17 +70,17 @@ func (h homemade) guarded(key, value, name string, args ...any) func(c *compat.C
 	}
 }
 
-func (h homemade) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
-	ch := compat.Change{Key: l.Key, Value: l.Value, By: h.guarded(l.Key, l.Value, "PEXPIRE", ttl.Milliseconds()), After: h.arrived}
-	l.Until = compat.Until(now, ttl)
+func (h homemade) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, protocol.Change, error) {
+	ch := protocol.Change{Key: l.Key, Value: l.Value, By: h.guarded(l.Key, l.Value, "PEXPIRE", ttl.Milliseconds()), After: h.arrived}
+	l.Until = protocol.Until(now, ttl)
 	return l, ch, nil
 }
 
-func (h homemade) Release(l compat.Lease) compat.Change {
-	return compat.Change{Key: l.Key, Value: l.Value, By: h.guarded(l.Key, l.Value, "DEL")}
+func (h homemade) Release(l compat.Lease) protocol.Change {
+	return protocol.Change{Key: l.Key, Value: l.Value, By: h.guarded(l.Key, l.Value, "DEL")}
 }
 
-func (homemade) Traits() compat.Traits { return compat.Traits{} }
+func (homemade) Traits() protocol.Traits { return protocol.Traits{} }
 
 // A tapped connection notes what is wrong with what goes over it.
 type tapped struct {

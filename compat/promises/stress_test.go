@@ -18,6 +18,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/internal/history"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -31,7 +32,7 @@ func TestStress(t *testing.T) {
 	type kind struct {
 		name   string
 		fenced bool
-		a      compat.Algorithm
+		a      protocol.Algorithm
 		o      compat.Options
 	}
 	const f, no = true, false
@@ -63,7 +64,7 @@ func TestStress(t *testing.T) {
 	}
 }
 
-func stress(t *testing.T, seed uint64, fenced bool, a compat.Algorithm, o compat.Options) (what string) {
+func stress(t *testing.T, seed uint64, fenced bool, a protocol.Algorithm, o compat.Options) (what string) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := oldredis.New("7.0", oldredis.Options{Clock: clock.New()})
 		if err != nil {

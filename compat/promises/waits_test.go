@@ -17,6 +17,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/redlock"
 	"github.com/setnxlock/setnxlock/compat/sentinel"
 	"github.com/setnxlock/setnxlock/compat/setlock"
@@ -303,7 +304,7 @@ func TestRepairWithShortContexts(t *testing.T) {
 				t.Parallel()
 				inWorld(t, c, func(w *world) {
 					for _, key := range []string{"k", "a"} {
-						w.do("SET", key, compat.NewToken())
+						w.do("SET", key, protocol.NewToken())
 					}
 					locker, _ := w.client(compat.Options{})
 					until := time.Now().Add(2 * time.Minute)

@@ -16,6 +16,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/redlock"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/sentinel"
@@ -59,22 +60,22 @@ func (k kind) another(n int) string {
 }
 
 // one is a kind of one server.
-func one(name, version string, a compat.Algorithm) kind {
+func one(name, version string, a protocol.Algorithm) kind {
 	return kind{name: name, versions: []string{version}, key: "k",
 		make: func(s []compat.Source, o compat.Options) *compat.Locker { return compat.NewOn(s[0], a, o) }}
 }
 
 // plain only forwards, as a user's own type that has an Algorithm in it.
-type plain struct{ compat.Algorithm }
+type plain struct{ protocol.Algorithm }
 
 // keeping is a user's own lock that can't change its value: an earlier extension may run after a later one.
-type keeping struct{ compat.Algorithm }
+type keeping struct{ protocol.Algorithm }
 
-func (a keeping) Extend(now time.Time, l compat.Lease, ttl time.Duration, _ bool) (compat.Lease, compat.Change, error) {
+func (a keeping) Extend(now time.Time, l compat.Lease, ttl time.Duration, _ bool) (compat.Lease, protocol.Change, error) {
 	return a.Algorithm.Extend(now, l, ttl, false)
 }
 
-func (a keeping) Traits() compat.Traits {
+func (a keeping) Traits() protocol.Traits {
 	t := a.Algorithm.Traits()
 	t.Rotates = false
 	return t
@@ -100,7 +101,7 @@ func singles(fence bool) []kind {
 }
 
 // quorum is a redlock. In sequence, what it sends depends on the answers alone.
-func quorum(name string, sequential bool, versions []string, a ...compat.Algorithm) kind {
+func quorum(name string, sequential bool, versions []string, a ...protocol.Algorithm) kind {
 	return kind{name: name, versions: versions, key: "k",
 		make: func(s []compat.Source, o compat.Options) *compat.Locker {
 			backends := make([]compat.Backend, len(a))
@@ -112,7 +113,7 @@ func quorum(name string, sequential bool, versions []string, a ...compat.Algorit
 }
 
 // several is multilock.New.
-func several(name, version string, a compat.Algorithm) kind {
+func several(name, version string, a protocol.Algorithm) kind {
 	return kind{name: name, versions: []string{version}, key: multilock.Join("a", "b", "c"),
 		make: func(s []compat.Source, o compat.Options) *compat.Locker {
 			return compat.NewLocker(multilock.New(s[0], a), o)
@@ -122,12 +123,12 @@ func several(name, version string, a compat.Algorithm) kind {
 // composites are made of others.
 func composites(fence bool) []kind {
 	stamp, token, set := getsetlock.Options{Fence: fence}, txlock.Options{Fence: fence}, setlock.Options{Fence: fence}
-	together := func(name, version string, a compat.Algorithm) kind {
+	together := func(name, version string, a protocol.Algorithm) kind {
 		k := one(name, version, a)
 		k.key = multilock.Join("a", "b", "c")
 		return k
 	}
-	pinned := func(name, version string, a compat.Algorithm) kind {
+	pinned := func(name, version string, a protocol.Algorithm) kind {
 		k := one(name, version, a)
 		k.pinned = true
 		return k
@@ -228,7 +229,7 @@ func through(n *faulty.Network, s compat.Pool) compat.Source {
 }
 
 // clientOf is a client of a lock of its own kind on the first server, with a network of its own.
-func (w *world) clientOf(a compat.Algorithm, o compat.Options) (*compat.Locker, *faulty.Network) {
+func (w *world) clientOf(a protocol.Algorithm, o compat.Options) (*compat.Locker, *faulty.Network) {
 	n := new(faulty.Network)
 	if o.Rand == nil {
 		o.Rand = func() float64 { return 0 }

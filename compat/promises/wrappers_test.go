@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/sentinel"
 	"github.com/setnxlock/setnxlock/compat/setlock"
@@ -16,7 +17,7 @@ import (
 )
 
 // twice only forwards, and has another such in it.
-type twice struct{ compat.Algorithm }
+type twice struct{ protocol.Algorithm }
 
 // A reader does not wait for another one of its process, whatever its lock is wrapped in.
 func TestReadersShareThroughWrappers(t *testing.T) {
@@ -55,14 +56,14 @@ func TestReadersShareThroughWrappers(t *testing.T) {
 // A wrapper that only forwards costs nothing: what is pinned or renewed together
 // takes as many round trips as without it.
 func TestWrappersLoseNoAbility(t *testing.T) {
-	wrap := map[string]func(compat.Algorithm) compat.Algorithm{
-		"a struct":     func(a compat.Algorithm) compat.Algorithm { return plain{a} },
-		"two of them":  func(a compat.Algorithm) compat.Algorithm { return twice{plain{a}} },
-		"as a pointer": func(a compat.Algorithm) compat.Algorithm { return &plain{a} },
+	wrap := map[string]func(protocol.Algorithm) protocol.Algorithm{
+		"a struct":     func(a protocol.Algorithm) protocol.Algorithm { return plain{a} },
+		"two of them":  func(a protocol.Algorithm) protocol.Algorithm { return twice{plain{a}} },
+		"as a pointer": func(a protocol.Algorithm) protocol.Algorithm { return &plain{a} },
 	}
 	for name, c := range map[string]struct {
 		version string
-		a       compat.Algorithm
+		a       protocol.Algorithm
 	}{
 		"getset:guarded": {"2.2", getsetlock.Guarded{}},
 		"getset:listed":  {"2.0", getsetlock.ListCAS{}},

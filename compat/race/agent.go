@@ -11,6 +11,7 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 )
 
@@ -194,7 +195,7 @@ func (a *agent) run(k int) {
 }
 
 // runShipped runs one attempt through the shipping Locker.
-func (a *agent) runShipped(algo compat.Algorithm) {
+func (a *agent) runShipped(algo protocol.Algorithm) {
 	o := compat.Options{Clock: ticker{a: a}, Rand: func() float64 { return 0 }, MaxPinned: a.c.entry(a.id).pinned, Signal: a.c.Signal}
 	if a.c.Batch {
 		o.Renew, o.Observer = true, observer{a}.Observe
@@ -404,7 +405,7 @@ type handoffer interface {
 
 // A waker is an algorithm that has its own way to release the lock and wake who waits for it.
 type waker interface {
-	Wake(l compat.Lease) compat.Change
+	Wake(l compat.Lease) protocol.Change
 }
 
 // A believer has its own way to think of an extension whose outcome is open.
@@ -431,7 +432,7 @@ func (a *agent) free(k *compat.Locker) bool {
 // program must add to it: an unknown outcome is released.
 func (a *agent) runBare(algo recorder) {
 	w := a.wire()
-	lease, err := algo.Acquire(compat.NewConn(w), a.now(), a.c.Key, a.c.TTL)
+	lease, err := algo.Acquire(protocol.NewConn(w), a.now(), a.c.Key, a.c.TTL)
 	a.end(opAcquire, bareError(lease, err))
 	if err != nil {
 		if !knownOutcome(err) && !lease.Ambiguous {
@@ -465,7 +466,7 @@ func (a *agent) runBare(algo recorder) {
 		} else if err == nil {
 			a.until = millis(a.believes(algo, lease, next).Until)
 			var replies []any
-			if replies, err = compat.NewConn(w).Run(ch); err == nil && ch.Draw {
+			if replies, err = protocol.NewConn(w).Run(ch); err == nil && ch.Draw {
 				next.Fence, err = redis.Int64(replies[len(replies)-1], nil)
 			}
 		}
@@ -495,9 +496,9 @@ func (a *agent) releaseBare(algo recorder, w *wire, l compat.Lease) error {
 	a.now()
 	release := algo.Release
 	if k, ok := algo.Algorithm.(waker); ok && a.c.Signal {
-		release = func(l compat.Lease) compat.Change { return algo.releasing(l, k.Wake(l)) }
+		release = func(l compat.Lease) protocol.Change { return algo.releasing(l, k.Wake(l)) }
 	}
-	_, err := compat.NewConn(w).Run(release(l))
+	_, err := protocol.NewConn(w).Run(release(l))
 	return err
 }
 

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // A Config is what is explored: which lock, on which server, with how many clients, and what may go
@@ -28,7 +28,7 @@ type Config struct {
 	// New makes an algorithm of your own. Its values must come from token, which
 	// returns twelve digits, different for each client and call; everything
 	// else from its arguments. Algorithm is then only what it is called.
-	New func(token func() string) compat.Algorithm
+	New func(token func() string) protocol.Algorithm
 
 	// Bare runs the algorithm alone, without compat.Locker.
 	Bare bool
@@ -281,10 +281,10 @@ func (c *Config) runs(client int) string {
 }
 
 // algorithm is a's own, its values told apart from all others'.
-func (c *Config) algorithm(a *agent) compat.Algorithm { return c.algorithmOf(a, a.id) }
+func (c *Config) algorithm(a *agent) protocol.Algorithm { return c.algorithmOf(a, a.id) }
 
 // algorithmOf is what a runs in the place of a client.
-func (c *Config) algorithmOf(a *agent, client int) compat.Algorithm {
+func (c *Config) algorithmOf(a *agent, client int) protocol.Algorithm {
 	if c.New != nil {
 		return c.New(a.token)
 	}
@@ -297,7 +297,7 @@ func (c *Config) algorithmOf(a *agent, client int) compat.Algorithm {
 }
 
 // readers is the algorithm of the readers beside a writer.
-func (c *Config) readers(a *agent) compat.Algorithm {
+func (c *Config) readers(a *agent) protocol.Algorithm {
 	e, _ := c.Locks.entry(strings.Replace(c.runs(a.id), "rw:write", "rw:read", 1))
 	return e.New(a.token, c.Fence)
 }

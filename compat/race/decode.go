@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
@@ -81,7 +81,7 @@ func Script(cmd []string, key string) []string {
 	return append(short, rest...)
 }
 
-// beside is the name of an auxiliary key (compat.Aux) without the key that it stands beside:
+// beside is the name of an auxiliary key (protocol.Aux) without the key that it stands beside:
 // ":readers".
 func beside(name, key string) string {
 	if middle, ok := strings.CutPrefix(name, key+":"); ok {
@@ -155,4 +155,4 @@ func replyText(r any) string {
 }
 
 // fenceKey is where key's fence is counted.
-func fenceKey(key string) string { return compat.Aux(key, "fence") }
+func fenceKey(key string) string { return protocol.Aux(key, "fence") }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // A Matrix says what every algorithm of this module promises on every server under every fault.
@@ -168,7 +169,7 @@ var faults = []Fault{
 		wide: true, only: func(e entry) bool { return e.form == oneKey },
 		set: func(c *Config) {
 			c.Signal, c.Faults.Cuts, c.Attempts = true, 1, 1
-			c.Given = []string{"LPUSH " + compat.Aux(defaultKey, "waiters") + " waiter"}
+			c.Given = []string{"LPUSH " + protocol.Aux(defaultKey, "waiters") + " waiter"}
 		}},
 	{Name: "one connection", Says: "a client has no second connection, each holder extends once, and one answer never comes",
 		wide: true, only: func(e entry) bool { return e.pinned > 0 },

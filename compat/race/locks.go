@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // A Lock is an algorithm that a schedule and Config.Algorithm can name.
@@ -24,7 +24,7 @@ type Lock struct {
 	Margins []time.Duration
 
 	// New makes one whose values are token's. fence is Config.Fence.
-	New func(token func() string, fence bool) compat.Algorithm
+	New func(token func() string, fence bool) protocol.Algorithm
 }
 
 // Locks are algorithms by name. Those that are not this module's are in catalogue.Locks.

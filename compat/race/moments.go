@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // stampOf is the time that a value says, in ms since the beginning; 0 if it
@@ -87,7 +87,7 @@ func (c *Config) moment(st *stances, skew *[maxClients]int64, now int32, ct *con
 	if first != never {
 		return first
 	}
-	until := compat.Until(epoch, c.TTL).Sub(epoch).Milliseconds()
+	until := protocol.Until(epoch, c.TTL).Sub(epoch).Milliseconds()
 	for i := range c.Clients {
 		if st[i].phase == acquiring && st[i].asked >= 0 {
 			next(st[i].asked + until - skew[i])

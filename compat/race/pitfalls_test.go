@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -219,7 +219,7 @@ type moody struct {
 	mood *int
 }
 
-func (m moody) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (m moody) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	if *m.mood++; *m.mood%3 == 0 {
 		c.Do("PING") //nolint:errcheck
 	}
@@ -229,8 +229,8 @@ func (m moody) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Durat
 // stubborn recovers from being stopped.
 type stubborn struct{ txlock.Guarded }
 
-func (s stubborn) Release(l compat.Lease) compat.Change {
-	return compat.Change{Key: l.Key, Value: l.Value, By: func(c *compat.Conn) ([]any, error) {
+func (s stubborn) Release(l protocol.Lease) protocol.Change {
+	return protocol.Change{Key: l.Key, Value: l.Value, By: func(c *protocol.Conn) ([]any, error) {
 		defer func() { recover() }()
 		return c.Run(s.Guarded.Release(l))
 	}}
@@ -238,11 +238,11 @@ func (s stubborn) Release(l compat.Lease) compat.Change {
 
 func TestUnfitCodeIsNoticed(t *testing.T) {
 	mood := 0
-	for want, make := range map[string]func(func() string) compat.Algorithm{
-		"not deterministic": func(token func() string) compat.Algorithm {
+	for want, make := range map[string]func(func() string) protocol.Algorithm{
+		"not deterministic": func(token func() string) protocol.Algorithm {
 			return moody{txlock.Guarded{Options: txlock.Options{Token: token}}, &mood}
 		},
-		"recovers from every p": func(token func() string) compat.Algorithm {
+		"recovers from every p": func(token func() string) protocol.Algorithm {
 			return stubborn{txlock.Guarded{Options: txlock.Options{Token: token}}}
 		},
 	} {

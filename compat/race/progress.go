@@ -8,6 +8,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // A probe finds out how long the lock stays taken if all clients die now: a
@@ -57,9 +58,9 @@ func (p *probe) freeFor(snap oldredis.Snapshot, like int) (ok bool) {
 func (p *probe) dial(context.Context, string) (redis.Conn, error) { return p.s.Dial(), nil }
 
 // unchecked hides an algorithm's Check.
-type unchecked struct{ compat.Algorithm }
+type unchecked struct{ protocol.Algorithm }
 
-func (u unchecked) Traits() compat.Traits {
+func (u unchecked) Traits() protocol.Traits {
 	of := u.Algorithm.Traits()
 	of.Check = nil
 	return of

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
 	"github.com/setnxlock/setnxlock/compat/redlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
@@ -84,16 +85,16 @@ func (o overServers) clock(now time.Time) func() time.Time {
 // stopped is a clock that stands still.
 func stopped(now time.Time) func() time.Time { return func() time.Time { return now } }
 
-func (o overServers) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (o overServers) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	g, err := o.quorum(c, now).Acquire(context.Background(), o.clock(now), key, ttl)
 	return g.Lease, err
 }
 
 // Extend keeps the values, as setlock.Lua does unless it is asked to rotate.
-func (o overServers) Extend(now time.Time, l compat.Lease, ttl time.Duration, _ bool) (compat.Lease, compat.Change, error) {
+func (o overServers) Extend(now time.Time, l compat.Lease, ttl time.Duration, _ bool) (compat.Lease, protocol.Change, error) {
 	next := l
-	next.Until = compat.Until(now, ttl)
-	return next, broken.By(l, func(c *compat.Conn) error {
+	next.Until = protocol.Until(now, ttl)
+	return next, broken.By(l, func(c *protocol.Conn) error {
 		_, err := o.quorum(c, now).Extend(context.Background(), o.clock(now), compat.Grant{Lease: l}, ttl)
 		return err
 	}), nil
@@ -101,18 +102,18 @@ func (o overServers) Extend(now time.Time, l compat.Lease, ttl time.Duration, _ 
 
 // Release looks at the time only to tell what a lost reply meant: it is what the client read
 // last.
-func (o overServers) Release(l compat.Lease) compat.Change {
+func (o overServers) Release(l compat.Lease) protocol.Change {
 	now := instant(o.a.ms)
-	return broken.By(l, func(c *compat.Conn) error {
+	return broken.By(l, func(c *protocol.Conn) error {
 		return o.quorum(c, now).Release(context.Background(), stopped(now), compat.Grant{Lease: l})
 	})
 }
 
-func (o overServers) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
+func (o overServers) Inspect(c *protocol.Conn, now time.Time, key string) (compat.State, error) {
 	return o.quorum(c, now).Inspect(context.Background(), stopped(now), key)
 }
 
 // Traits check one server: the others are the same.
-func (o overServers) Traits() compat.Traits {
-	return compat.Traits{Check: setlock.Lua{}.Traits().Check}
+func (o overServers) Traits() protocol.Traits {
+	return protocol.Traits{Check: setlock.Lua{}.Traits().Check}
 }

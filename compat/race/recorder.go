@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // A memory is what a client's code can still know of an attempt. A finished
@@ -56,12 +56,12 @@ func kindOf(err error) (kinds uint64) {
 	if err == nil {
 		return 0
 	}
-	for n, e := range [...]error{compat.ErrForeign, compat.ErrHeld, compat.ErrLost, compat.ErrUnsafeServer, compat.ErrInvalid,
-		compat.ErrAborted, compat.ErrUnknown, io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, compat.ErrDenied, errors.ErrUnsupported} {
+	for n, e := range [...]error{protocol.ErrForeign, protocol.ErrHeld, protocol.ErrLost, protocol.ErrUnsafeServer, protocol.ErrInvalid,
+		protocol.ErrAborted, protocol.ErrUnknown, io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, protocol.ErrDenied, errors.ErrUnsupported} {
 		kinds |= truth(errors.Is(err, e)) << n
 	}
 	var e redis.Error
-	return kinds | truth(errors.As(err, &e))<<13 | uint64(compat.OutcomeOf(err))<<14 | 1<<16
+	return kinds | truth(errors.As(err, &e))<<13 | uint64(protocol.OutcomeOf(err))<<14 | 1<<16
 }
 
 // A recorder is the algorithm as the explored Locker sees it: without its Check,
@@ -71,21 +71,21 @@ func kindOf(err error) (kinds uint64) {
 // Extensions and releases are only named by it: the engine carries them out. That one begins is
 // when the engine asks for it, right before it sends; that it ends is told by Change.Seen.
 type recorder struct {
-	compat.Algorithm
+	protocol.Algorithm
 	a *agent
 }
 
 // recorder is the client's algorithm, recorded.
 func (a *agent) recorder() recorder { return recorder{a.c.algorithm(a), a} }
 
-func (t recorder) Traits() compat.Traits {
+func (t recorder) Traits() protocol.Traits {
 	of := t.Algorithm.Traits()
-	return compat.Traits{Shared: of.Shared, Rotates: of.Rotates}
+	return protocol.Traits{Shared: of.Shared, Rotates: of.Rotates}
 }
 
 // begin notes that an operation begins at a time, and returns the time that
 // the algorithm is given.
-func (t recorder) begin(op operation, now time.Time, l *compat.Lease) time.Time {
+func (t recorder) begin(op operation, now time.Time, l *protocol.Lease) time.Time {
 	m := &t.a.memory
 	if l != nil && now.Before(l.Until) {
 		m.past.number(1)
@@ -101,7 +101,7 @@ func (t recorder) begin(op operation, now time.Time, l *compat.Lease) time.Time 
 
 // beginRelease notes that the release of l begins. It is told no time; all that the engine
 // has asked of its clock is whether the lease has run out.
-func (t recorder) beginRelease(l compat.Lease) {
+func (t recorder) beginRelease(l protocol.Lease) {
 	m := &t.a.memory
 	if instant(t.a.ms).Before(l.Until) {
 		m.past.number(1)
@@ -120,12 +120,12 @@ func (t recorder) end(err error, results ...string) {
 	m.now, m.op = fact{}, opNone
 }
 
-func (t recorder) endLease(l compat.Lease, err error) {
+func (t recorder) endLease(l protocol.Lease, err error) {
 	t.a.memory.past.lease(l, t.a.id)
 	t.end(err)
 }
 
-func (f *fact) lease(l compat.Lease, client int) {
+func (f *fact) lease(l protocol.Lease, client int) {
 	f.number(uint64(l.Until.UnixNano()))
 	f.number(uint64(l.Fence))
 	f.number(truth(l.Ambiguous))
@@ -138,7 +138,7 @@ func (f *fact) add(g fact) { f.exact, f.shape = mix(f.exact, g.exact), mix(f.sha
 
 // holds forgets how the lock was obtained: a Lock knows its lease, unless it has to
 // remember more.
-func (m *memory) holds(l compat.Lease, client int, all bool) {
+func (m *memory) holds(l protocol.Lease, client int, all bool) {
 	if !all {
 		m.past = fact{}
 	}
@@ -155,7 +155,7 @@ func (t recorder) asks() {
 	}
 }
 
-func (t recorder) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (t recorder) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	if key != t.a.c.Key {
 		l, err := t.Algorithm.Acquire(c, t.begin(opAcquire, now, nil), key, ttl)
 		t.endLease(l, err)
@@ -171,13 +171,13 @@ func (t recorder) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Du
 // looked is a refusal that says what was seen. For one that does not, TryLock reads the key
 // once more, to tell a lock from what is none: that changes nothing, and is not explored.
 func looked(err error) error {
-	if h, ok := err.(*compat.HeldError); ok && h.Value == "" {
-		return &compat.HeldError{Key: h.Key, Value: "not read", Until: h.Until, Foreign: h.Foreign}
+	if h, ok := err.(*protocol.HeldError); ok && h.Value == "" {
+		return &protocol.HeldError{Key: h.Key, Value: "not read", Until: h.Until, Foreign: h.Foreign}
 	}
 	return err
 }
 
-func (t recorder) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
+func (t recorder) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
 	if now.Unix() == 0 { // asked whether it can keep the ttl, and no more
 		return t.Algorithm.Extend(now, l, ttl, rotate)
 	}
@@ -198,11 +198,11 @@ func (t recorder) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotat
 			return
 		}
 		t.a.got, t.a.answered = err == nil, err != nil
-		switch compat.OutcomeOf(err) {
-		case compat.Done:
+		switch protocol.OutcomeOf(err) {
+		case protocol.Done:
 			next.Ambiguous, next.How = next.Ambiguous || t.a.leased.Ambiguous, t.a.leased.How
 			t.a.leased = next
-		case compat.Unknown:
+		case protocol.Unknown:
 			t.a.leased.Ambiguous = t.a.leased.Ambiguous || next.Ambiguous
 			t.a.all = true // it knows of two leases from now on
 		}
@@ -210,12 +210,12 @@ func (t recorder) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotat
 	return next, ch, nil
 }
 
-func (t recorder) Release(l compat.Lease) compat.Change {
+func (t recorder) Release(l protocol.Lease) protocol.Change {
 	return t.releasing(l, t.Algorithm.Release(l))
 }
 
 // releasing records the release that ch is.
-func (t recorder) releasing(l compat.Lease, ch compat.Change) compat.Change {
+func (t recorder) releasing(l protocol.Lease, ch protocol.Change) protocol.Change {
 	t.beginRelease(l)
 	ch.Seen = t.recordEnd
 	return ch
@@ -224,7 +224,7 @@ func (t recorder) releasing(l compat.Lease, ch compat.Change) compat.Change {
 // recordEnd notes how a release ended.
 func (t recorder) recordEnd(err error) { t.end(err) }
 
-func (t recorder) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
+func (t recorder) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error) {
 	st, err := t.Algorithm.Inspect(c, t.begin(opInspect, now, nil), key)
 	seen := []string{st.Value, string(st.Status)}
 	for _, h := range st.Holders {

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/locks"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -41,7 +41,7 @@ var registry = sync.OnceValue(func() map[string]entry {
 		if l.New == nil || l.Instead != "" {
 			continue
 		}
-		e := entry{Lock: Lock{Says: l.About, Among: l.Shared, New: func(token func() string, fence bool) compat.Algorithm {
+		e := entry{Lock: Lock{Says: l.About, Among: l.Shared, New: func(token func() string, fence bool) protocol.Algorithm {
 			return l.New(locks.Options{Fence: fence, Token: token})
 		}}, nofence: !l.Fences}
 		if l.Family() == "rw" {
@@ -66,11 +66,11 @@ var registry = sync.OnceValue(func() map[string]entry {
 			return o
 		}
 		all["rw:read/"+l.name] = entry{form: members, turns: true, Lock: Lock{Says: l.read, Among: true,
-			New: func(token func() string, fence bool) compat.Algorithm {
+			New: func(token func() string, fence bool) protocol.Algorithm {
 				return rwlock.Read{Options: o(token, fence)}
 			}}}
 		all["rw:write/"+l.name] = entry{form: members, turns: true, Lock: Lock{Says: l.write,
-			New: func(token func() string, fence bool) compat.Algorithm {
+			New: func(token func() string, fence bool) protocol.Algorithm {
 				return rwlock.Write{Options: o(token, fence)}
 			}}}
 	}
@@ -91,19 +91,19 @@ var variants = []struct {
 	Lock
 }{
 	{"getset:classic/seconds", Lock{Says: "getset:classic with whole seconds, as on the SETNX page",
-		New: func(token func() string, fence bool) compat.Algorithm {
+		New: func(token func() string, fence bool) protocol.Algorithm {
 			return getsetlock.Classic{Options: getsetlock.Options{Fence: fence, Nonce: token, Dialect: getsetlock.Seconds}}
 		}}},
 	{"getset:classic/margin", Lock{Says: "getset:classic that leaves others' leases alone for 5 s more",
-		Margins: fiveSeconds, New: func(token func() string, fence bool) compat.Algorithm {
+		Margins: fiveSeconds, New: func(token func() string, fence bool) protocol.Algorithm {
 			return getsetlock.Classic{Options: margin(token, fence)}
 		}}},
 	{"getset:guarded/margin", Lock{Says: "getset:guarded that leaves others' leases alone for 5 s more",
-		Margins: fiveSeconds, New: func(token func() string, fence bool) compat.Algorithm {
+		Margins: fiveSeconds, New: func(token func() string, fence bool) protocol.Algorithm {
 			return getsetlock.Guarded{Options: margin(token, fence)}
 		}}},
 	{"tx:classic/never", Lock{Says: "tx:classic without any TTL repair",
-		New: func(token func() string, fence bool) compat.Algorithm {
+		New: func(token func() string, fence bool) protocol.Algorithm {
 			return txlock.Classic{Options: txlock.Options{Fence: fence, Token: token}, NoRepair: true}
 		}}},
 }

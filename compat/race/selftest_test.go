@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // explored explores c and fails if there was no room.
@@ -27,7 +27,7 @@ func explored(t testing.TB, c Config) Result {
 	return r
 }
 
-var registered = []string{"LPUSH " + compat.Aux(defaultKey, "waiters") + " waiter"}
+var registered = []string{"LPUSH " + protocol.Aux(defaultKey, "waiters") + " waiter"}
 
 var (
 	shorter = []time.Duration{2 * time.Second}

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/cleaning"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // A round is one step on several servers.
@@ -32,7 +32,7 @@ type round[T any] struct {
 // An answer is one server's.
 type answer[T any] struct {
 	asked bool
-	came  bool // it has answered; until then err is compat.ErrTimeout
+	came  bool // it has answered; until then err is protocol.ErrTimeout
 	value T
 	err   error
 }
@@ -48,7 +48,7 @@ func (q *Quorum) ready(ctx context.Context, key string, ttl time.Duration) bool 
 		switch _, err := s.ready(ctx, key, 0); {
 		case err == nil:
 			safe++
-		case errors.Is(err, compat.ErrTimeout):
+		case errors.Is(err, protocol.ErrTimeout):
 			answering++
 		}
 	}
@@ -122,9 +122,9 @@ func ask[T any](ctx context.Context, q *Quorum, r round[T]) []answer[T] {
 		switch {
 		case r.only != nil && !r.only(i):
 		case s.late.Load() >= lateAtMost:
-			answers[i] = answer[T]{asked: true, came: true, err: compat.NotSent.Mark(errStuck)}
+			answers[i] = answer[T]{asked: true, came: true, err: protocol.NotSent.Mark(errStuck)}
 		default:
-			answers[i] = answer[T]{asked: true, err: compat.ErrTimeout}
+			answers[i] = answer[T]{asked: true, err: protocol.ErrTimeout}
 			who = append(who, i)
 		}
 	}
@@ -144,7 +144,7 @@ func inTurn[T any](ctx context.Context, q *Quorum, r round[T], answers []answer[
 		switch {
 		case !a.asked || a.came:
 		case hopeless:
-			a.came, a.err = true, compat.NotSent.Mark(errNotAsked)
+			a.came, a.err = true, protocol.NotSent.Mark(errNotAsked)
 		default:
 			a.value, a.err = r.step(ctx, q.servers[i], i)
 			a.came = true

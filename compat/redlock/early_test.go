@@ -16,6 +16,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/conformance"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/redlock"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
@@ -310,7 +311,7 @@ func TestOneServerIsOneVote(t *testing.T) {
 }
 
 func oneVote(t *testing.T, name string, pools ...compat.Pool) {
-	for what, a := range map[string]compat.Algorithm{
+	for what, a := range map[string]protocol.Algorithm{
 		"tx": txlock.Renamed{}, "readers": rwlock.Read{}, "writers": rwlock.Write{},
 	} {
 		t.Run(name+"/"+what, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // An Error is what the servers said when too few of them agreed. errors.Is and errors.As see the
@@ -102,7 +103,7 @@ func failed[T any](q *Quorum, step, key string, answers []answer[T], kind error)
 // unmarked is err without its mark that nothing was sent: one server's must not be taken for
 // that of all.
 func unmarked(err error) error {
-	for compat.OutcomeOf(err) == compat.NotSent {
+	for protocol.OutcomeOf(err) == protocol.NotSent {
 		inner := errors.Unwrap(err)
 		if inner == nil {
 			return errors.New(err.Error())
@@ -173,7 +174,7 @@ func (q *Quorum) elected(key string, votes []answer[compat.Grant]) error {
 		}
 		kind = held
 	default:
-		return compat.NotSent.Mark(failed(q, "acquire", key, votes, nil))
+		return protocol.NotSent.Mark(failed(q, "acquire", key, votes, nil))
 	}
 	return failed(q, "acquire", key, votes, kind)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // Inspect reads the key on every server. The State is what an attempt would
@@ -152,7 +153,7 @@ func (q *Quorum) Find(ctx context.Context, now func() time.Time, key, value stri
 	case len(ends)+silent < q.need:
 		return l, failed(q, "find", key, seen, compat.ErrLost)
 	}
-	return l, compat.NotSent.Mark(failed(q, "find", key, seen, nil))
+	return l, protocol.NotSent.Mark(failed(q, "find", key, seen, nil))
 }
 
 // persistent is how long a key without an end is taken to last when it is found.

@@ -14,6 +14,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/redlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -38,7 +39,7 @@ func TestExtendByMajority(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if want := compat.Until(w.clock.Now(), ttl); !l.Until.Equal(want) {
+			if want := protocol.Until(w.clock.Now(), ttl); !l.Until.Equal(want) {
 				t.Errorf("Until %v, want %v", l.Until, want)
 			}
 			wires[0].Clear() // in time: the part that was left behind follows
@@ -191,7 +192,7 @@ func TestShortenByTooFew(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				long, short := lock.Until(), compat.Until(w.clock.Now(), ttl)
+				long, short := lock.Until(), protocol.Until(w.clock.Now(), ttl)
 				for _, i := range test.away {
 					if test.fate.Loss == faulty.None {
 						wires[i].Cut()
@@ -218,7 +219,7 @@ func TestShortenByTooFew(t *testing.T) {
 				if err := lock.Extend(background, time.Minute); err != nil {
 					t.Fatalf("all answer again: %v", err)
 				}
-				if want := compat.Until(w.clock.Now(), time.Minute); !lock.Until().Equal(want) {
+				if want := protocol.Until(w.clock.Now(), time.Minute); !lock.Until().Equal(want) {
 					t.Errorf("extended again, Until is %v away, want %v", lock.Until().Sub(w.clock.Now()), want.Sub(w.clock.Now()))
 				}
 				if err := lock.Release(background); err != nil {
@@ -245,7 +246,7 @@ func TestShortenBesideDoubts(t *testing.T) {
 		t.Fatalf("one of three extended: %v, want ErrUnknown", err)
 	}
 	l, err = q.Extend(background, w.clock.Now, l, ttl)
-	if want := compat.Until(w.clock.Now(), ttl); !errors.Is(err, compat.ErrUnknown) || !l.Until.Equal(want) {
+	if want := protocol.Until(w.clock.Now(), ttl); !errors.Is(err, compat.ErrUnknown) || !l.Until.Equal(want) {
 		t.Errorf("one of three shortened: %v, until %v; want ErrUnknown, and %v", err, l.Until, want)
 	}
 }

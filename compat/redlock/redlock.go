@@ -71,6 +71,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/cleaning"
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // DefaultTimeout is how long one server's step may take where [Options].Timeout doesn't say.
@@ -94,7 +95,7 @@ type Options struct {
 	Grace time.Duration
 
 	// Drift is the time by which a lease of ttl is shortened, for clocks that run at different
-	// rates. nil: a hundredth of the ttl and 2 ms, as in [compat.Until].
+	// rates. nil: a hundredth of the ttl and 2 ms, as in [protocol.Until].
 	Drift func(ttl time.Duration) time.Duration
 
 	// Names are the servers' names in errors. Default: "servers[0]" and so on.
@@ -209,7 +210,7 @@ func (q *Quorum) Acquire(ctx context.Context, now func() time.Time, key string, 
 		return compat.Grant{Lease: compat.Lease{Key: key}}, q.invalid
 	}
 	l, err := q.acquire(ctx, now, key, ttl)
-	if compat.OutcomeOf(err) == compat.NotSent && q.ready(ctx, key, ttl) {
+	if protocol.OutcomeOf(err) == protocol.NotSent && q.ready(ctx, key, ttl) {
 		return q.acquire(ctx, now, key, ttl)
 	}
 	return l, err
@@ -217,7 +218,7 @@ func (q *Quorum) Acquire(ctx context.Context, now func() time.Time, key string, 
 
 // acquire is one vote.
 func (q *Quorum) acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Grant, error) {
-	l := compat.Grant{Lease: compat.Lease{Key: key, How: compat.Free, Ambiguous: true}}
+	l := compat.Grant{Lease: compat.Lease{Key: key, How: protocol.Free, Ambiguous: true}}
 	l.Until = now().Add(ttl - q.o.Drift(ttl))
 	m := &moved{until: l.Until, settled: make(chan struct{})}
 	settled := func() { close(m.settled) } // it is known what becomes of the parts that come late
@@ -236,8 +237,8 @@ func (q *Quorum) acquire(ctx context.Context, now func() time.Time, key string, 
 	m.parts = make([]part, len(votes))
 	for i, v := range votes {
 		m.parts[i] = partOf(v.value, v.err)
-		if v.err == nil && v.value.How == compat.TakenOver {
-			l.How = compat.TakenOver
+		if v.err == nil && v.value.How == protocol.TakenOver {
+			l.How = protocol.TakenOver
 		}
 	}
 	l.Value = format(m.parts)
@@ -384,7 +385,7 @@ func (q *Quorum) Extend(ctx context.Context, now func() time.Time, l compat.Gran
 	err = failed(q, "extend", l.Key, answers, nil)
 	sooner := next.Until.Before(l.Until) && t.done+t.unknown > 0 && asBefore < q.need
 	if !sooner && !late && t.done+t.unknown < q.need {
-		return l, compat.NotSent.Mark(err)
+		return l, protocol.NotSent.Mark(err)
 	}
 	if sooner {
 		l.Until = next.Until

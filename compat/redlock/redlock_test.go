@@ -15,6 +15,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/redlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -53,7 +54,7 @@ func TestFleet(t *testing.T) {
 	q, _ := w.quorum(redlock.Options{})
 	start := w.clock.Now()
 	l := w.acquire(q, "job")
-	if want := compat.Until(start, ttl); !l.Until.Equal(want) {
+	if want := protocol.Until(start, ttl); !l.Until.Equal(want) {
 		t.Errorf("Until %v, want %v", l.Until, want)
 	}
 	if got, want := l.Value, strings.Join(w.values("job"), ","); got != want {
@@ -108,7 +109,7 @@ func TestHeldUntil(t *testing.T) {
 		t.Errorf("Inspect, 20 s later: %+v, %v; want dead", st, err)
 	}
 	l := w.acquire(q, "job")
-	if l.How != compat.TakenOver {
+	if l.How != protocol.TakenOver {
 		t.Errorf("obtained as %q, want taken over", l.How)
 	}
 }
@@ -175,7 +176,7 @@ func TestRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := lock.Extend(background, 500*time.Millisecond); !errors.Is(err, compat.ErrInvalid) || !lock.Until().Equal(compat.Until(w.clock.Now(), ttl)) {
+	if err := lock.Extend(background, 500*time.Millisecond); !errors.Is(err, compat.ErrInvalid) || !lock.Until().Equal(protocol.Until(w.clock.Now(), ttl)) {
 		t.Errorf("an extension to half a second: %v, until %v; want ErrInvalid and the end as it was", err, lock.Until())
 	}
 }
@@ -269,16 +270,16 @@ func TestNoQuorum(t *testing.T) {
 // readers is a lock that says that it is shared; each has a key of its own.
 type readers struct{ setlock.Lua }
 
-func (r readers) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	return r.Lua.Acquire(c, now, key+compat.NewToken(), ttl)
+func (r readers) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	return r.Lua.Acquire(c, now, key+protocol.NewToken(), ttl)
 }
 
-func (r readers) Traits() compat.Traits { return compat.Traits{Shared: true, Rotates: true} }
+func (r readers) Traits() protocol.Traits { return protocol.Traits{Shared: true, Rotates: true} }
 
 // keepsToken is a lock whose extensions can't change its token.
 type keepsToken struct{ setlock.Lua }
 
-func (keepsToken) Traits() compat.Traits { return compat.Traits{} }
+func (keepsToken) Traits() protocol.Traits { return protocol.Traits{} }
 
 // A quorum of readers is shared, and those of one process don't wait for each other.
 func TestReaders(t *testing.T) {
@@ -430,7 +431,7 @@ func TestHanging(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := compat.Until(start, ttl); !l.Until.Equal(want) {
+		if want := protocol.Until(start, ttl); !l.Until.Equal(want) {
 			t.Errorf("Until %v, want %v: counted from before the first request", l.Until, want)
 		}
 		if err := q.Release(background, w.clock.Now, l); err != nil {

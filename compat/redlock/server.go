@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // A server is one of the quorum's. Its Backend settles by reading what a lost reply left
@@ -62,7 +63,7 @@ func (s *server) look(ctx context.Context, now func() time.Time, l compat.Grant,
 	}
 	st, err := s.Inspect(ctx, now, l.Key)
 	if err != nil {
-		return l, compat.NotSent.Mark(unmarked(err))
+		return l, protocol.NotSent.Mark(unmarked(err))
 	}
 	value, until := p.in(st)
 	if value == "" {
@@ -76,7 +77,7 @@ func (s *server) look(ctx context.Context, now func() time.Time, l compat.Grant,
 }
 
 // open reports that err leaves it open whether the step was done.
-func open(err error) bool { return compat.OutcomeOf(err) == compat.Unknown }
+func open(err error) bool { return protocol.OutcomeOf(err) == protocol.Unknown }
 
 func isLost(err error) bool { return errors.Is(err, compat.ErrLost) }
 
@@ -97,8 +98,8 @@ func tooSlow(err error) error {
 		return err
 	}
 	slow := fmt.Errorf("%w (%v)", compat.ErrTimeout, err)
-	if compat.OutcomeOf(err) == compat.NotSent {
-		return compat.NotSent.Mark(slow)
+	if protocol.OutcomeOf(err) == protocol.NotSent {
+		return protocol.NotSent.Mark(slow)
 	}
 	return slow
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/redlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -21,7 +22,7 @@ import (
 // A member is a server of a quorum: its version, and the algorithm it has.
 type member struct {
 	version string
-	algo    compat.Algorithm
+	algo    protocol.Algorithm
 }
 
 // fleet is one of each age.

@@ -1,18 +1,18 @@
 package rwlock
 
 import (
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // check returns ErrUnsafeServer if a sorted set with a TTL does not stand up to ZADD here, if EXEC
 // runs although a watched key was touched, or if a command that the options ask for is missing.
 // It runs them on a scratch key.
-func (o Options) check(c *compat.Conn, key string) error {
+func (o Options) check(c *protocol.Conn, key string) error {
 	const use = "getsetlock.Classic, which lets one reader in at a time"
-	scratch := compat.Aux(key, "check:"+compat.NewToken())
-	replies, err := c.Exec(compat.Cmd{"ZADD", scratch, 1, "a"}, compat.Cmd{"EXPIRE", scratch, 10}, compat.Cmd{"ZADD", scratch, 2, "b"},
-		compat.Cmd{"ZCARD", scratch}, compat.Cmd{"TTL", scratch}, compat.Cmd{"DEL", scratch})
+	scratch := protocol.Aux(key, "check:"+protocol.NewToken())
+	replies, err := c.Exec(protocol.Cmd{"ZADD", scratch, 1, "a"}, protocol.Cmd{"EXPIRE", scratch, 10}, protocol.Cmd{"ZADD", scratch, 2, "b"},
+		protocol.Cmd{"ZCARD", scratch}, protocol.Cmd{"TTL", scratch}, protocol.Cmd{"DEL", scratch})
 	switch {
 	case err != nil:
 		return c.Lacks(err, "it does not let us use MULTI and sorted sets", use)
@@ -29,7 +29,7 @@ func (o Options) check(c *compat.Conn, key string) error {
 		c.Unwatch()
 		return err
 	}
-	replies, err = c.Exec(compat.Cmd{"DEL", scratch})
+	replies, err = c.Exec(protocol.Cmd{"DEL", scratch})
 	switch {
 	case err != nil:
 		return err
@@ -40,7 +40,7 @@ func (o Options) check(c *compat.Conn, key string) error {
 	return o.checkOptions(c, key, scratch)
 }
 
-func (o Options) checkOptions(c *compat.Conn, key, scratch string) error {
+func (o Options) checkOptions(c *protocol.Conn, key, scratch string) error {
 	if o.Millis {
 		if _, err := c.Do("PEXPIRE", scratch, 10000); err != nil {
 			return c.Lacks(err, "it counts in whole seconds (milliseconds came with 2.6)", "whole seconds: Options.Millis false")

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // Who has a clock that is wrong: an end that no lease can have, or a word that none gives. It would stand first in its
@@ -16,14 +16,14 @@ import (
 func (v view) latest() time.Time { return v.now.Add(setTTL + v.margin + time.Minute) }
 
 // wrong are the commands that remove whose clock is so far ahead that they count for nobody.
-func (v view) wrong(key string) (cmds []compat.Cmd) {
+func (v view) wrong(key string) (cmds []protocol.Cmd) {
 	for _, set := range []struct {
 		key    string
 		all    []entry
 		latest time.Time
 	}{{readersOf(key), v.readers, v.latest()}, {waitingOf(key), v.waiting, v.now.Add(2 * life)}, {nextOf(key), v.next, v.now.Add(2 * life)}} {
 		if len(set.all) > 0 && set.all[0].until.After(set.latest) {
-			cmds = append(cmds, compat.Cmd{"ZREMRANGEBYSCORE", set.key, fmt.Sprint("(", at(set.latest)), "+inf"})
+			cmds = append(cmds, protocol.Cmd{"ZREMRANGEBYSCORE", set.key, fmt.Sprint("(", at(set.latest)), "+inf"})
 		}
 	}
 	return cmds
@@ -31,13 +31,13 @@ func (v view) wrong(key string) (cmds []compat.Cmd) {
 
 // slow reports whether our clock is two seconds or more behind the server's, which knows that a key has expired. What
 // is far ahead of such a clock is right, and stays: a writer that took live readers out would be in beside them.
-func (o Options) slow(c *compat.Conn, v view, key string) (bool, error) {
+func (o Options) slow(c *protocol.Conn, v view, key string) (bool, error) {
 	if o.ServerClock {
 		return false, nil
 	}
-	scratch := compat.Aux(key, "clock:"+compat.NewToken())
-	replies, err := o.ask(c, &v, key, nil, compat.Cmd{"SETEX", scratch, wordsTTL, "x"},
-		compat.Cmd{"EXPIREAT", scratch, v.now.Add(2 * life).Unix()}, compat.Cmd{"TTL", scratch}, compat.Cmd{"DEL", scratch})
+	scratch := protocol.Aux(key, "clock:"+protocol.NewToken())
+	replies, err := o.ask(c, &v, key, nil, protocol.Cmd{"SETEX", scratch, wordsTTL, "x"},
+		protocol.Cmd{"EXPIREAT", scratch, v.now.Add(2 * life).Unix()}, protocol.Cmd{"TTL", scratch}, protocol.Cmd{"DEL", scratch})
 	if err != nil {
 		return false, err
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/conformance"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -52,7 +53,7 @@ func TestConformance(t *testing.T) {
 // locks are both halves of one read-write lock on s.
 func locks(s conformance.Server, name string, o rwlock.Options) []conformance.Lock {
 	o.Fence = s.Transactions
-	made := func(a compat.Algorithm) func(func(compat.Source) compat.Source, compat.Options) *compat.Locker {
+	made := func(a protocol.Algorithm) func(func(compat.Source) compat.Source, compat.Options) *compat.Locker {
 		return func(wrap func(compat.Source) compat.Source, lo compat.Options) *compat.Locker {
 			return compat.NewOn(wrap(compat.Pooled(s.Source)), a, lo)
 		}
@@ -68,9 +69,9 @@ func locks(s conformance.Server, name string, o rwlock.Options) []conformance.Lo
 // keys is all that the lock of a key can leave.
 func keys(prefix, key string) []string {
 	key = prefix + key
-	all := []string{key, compat.Aux(key, "fence")}
+	all := []string{key, protocol.Aux(key, "fence")}
 	for _, name := range []string{"readers", "waiting", "queue", "next", "mutex"} {
-		all = append(all, compat.Aux(key, name))
+		all = append(all, protocol.Aux(key, name))
 	}
 	return all
 }

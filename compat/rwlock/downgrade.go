@@ -10,6 +10,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/cleaning"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 var (
@@ -17,11 +18,11 @@ var (
 	// lock to adopt. It would wait for itself, and two such readers for each other, for ever.
 	// Nothing was done. Release the read lock first, and under the write lock read again what you
 	// had read. A reader that asks is recognised only if it sets Options.Client.
-	ErrUpgrade = fmt.Errorf("%w: a reader can't become the writer, because two readers that both waited for that would wait for each other for ever: release the read lock first", compat.ErrInvalid)
+	ErrUpgrade = fmt.Errorf("%w: a reader can't become the writer, because two readers that both waited for that would wait for each other for ever: release the read lock first", protocol.ErrInvalid)
 
 	// ErrDowngrade means that the writer asked for a read lock, and would wait for itself. Use
 	// [Downgrade]. A writer that asks is recognised only if it sets Options.Client.
-	ErrDowngrade = fmt.Errorf("%w: the client that would read is the writer, and would wait for itself: use rwlock.Downgrade, or release the write lock first", compat.ErrInvalid)
+	ErrDowngrade = fmt.Errorf("%w: the client that would read is the writer, and would wait for itself: use rwlock.Downgrade, or release the write lock first", protocol.ErrInvalid)
 )
 
 // Downgrade turns a writer into a reader, with no moment at which another writer could take the
@@ -31,7 +32,7 @@ var (
 //
 // As soon as Downgrade begins, lock is over, whatever the result: its context ends with cause
 // [compat.ErrDetached], because work under it might still write. On an error nothing is held: what
-// was on the server has been released, or ends with its lease. [compat.ErrLost] means that the
+// was on the server has been released, or ends with its lease. [protocol.ErrLost] means that the
 // writer had lost its lock. Only if ctx had already ended, or if lock can't be detached, lock stays
 // as it was.
 //
@@ -40,7 +41,7 @@ func Downgrade(ctx context.Context, lock *compat.Lock, readers *compat.Locker, t
 	apart := func(r rune) bool { return strings.ContainsRune("*~^!|,", r) }
 	parts := strings.FieldsFunc(lock.Token(), apart) // of a quorum, or a set
 	if !slices.ContainsFunc(parts, func(part string) bool { return strings.HasPrefix(part, writer) }) {
-		return nil, fmt.Errorf("%w: %q is not held by a writer of this package", compat.ErrInvalid, lock.Key())
+		return nil, fmt.Errorf("%w: %q is not held by a writer of this package", protocol.ErrInvalid, lock.Key())
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -50,11 +51,11 @@ func Downgrade(ctx context.Context, lock *compat.Lock, readers *compat.Locker, t
 		return nil, err
 	}
 	l, err := readers.AdoptHandle(ctx, h, ttl)
-	if err != nil && !errors.Is(err, compat.ErrLost) {
+	if err != nil && !errors.Is(err, protocol.ErrLost) {
 		ctx, done := cleaning.Together(ctx)
 		defer done()
 		readers.ReleaseHandle(ctx, h) //nolint:errcheck // it may have become the other
-		var unknown *compat.UnknownError
+		var unknown *protocol.UnknownError
 		if errors.As(err, &unknown) {
 			h.Token = unknown.Lease.Value
 			readers.ReleaseHandle(ctx, h) //nolint:errcheck // it may never have been

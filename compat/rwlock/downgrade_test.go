@@ -13,6 +13,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/redlock"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 )
@@ -131,7 +132,7 @@ func TestDowngradeOnAQuorum(t *testing.T) {
 							t.Cleanup(func() { s.Close() })
 							servers = append(servers, s)
 						}
-						locker := func(a compat.Algorithm, fate faulty.Fate) (*compat.Locker, *faulty.Network) {
+						locker := func(a protocol.Algorithm, fate faulty.Fate) (*compat.Locker, *faulty.Network) {
 							var backends []compat.Backend
 							var net *faulty.Network
 							for i, s := range servers {

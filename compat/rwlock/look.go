@@ -5,13 +5,13 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // look reads what a step depends on, under WATCH of the keys in watched: one round trip. all reads every reader and
 // every waiter, not only the first of each, and then nothing is removed. words is where a waiter of the step's kind
 // gives its word. Who has a wrong clock comes first in a set and hides the others: it is removed, and look looks again.
-func (o Options) look(c *compat.Conn, now time.Time, key, words string, all bool, watched ...any) (view, error) {
+func (o Options) look(c *protocol.Conn, now time.Time, key, words string, all bool, watched ...any) (view, error) {
 	for range tries {
 		v, err := o.lookOnce(c, now, key, words, all, watched...)
 		wrong := v.wrong(key)
@@ -29,10 +29,10 @@ func (o Options) look(c *compat.Conn, now time.Time, key, words string, all bool
 			return v, err
 		}
 	}
-	return view{}, &compat.HeldError{Key: key}
+	return view{}, &protocol.HeldError{Key: key}
 }
 
-func (o Options) lookOnce(c *compat.Conn, now time.Time, key, words string, all bool, watched ...any) (view, error) {
+func (o Options) lookOnce(c *protocol.Conn, now time.Time, key, words string, all bool, watched ...any) (view, error) {
 	last, first := 0, 0
 	if all {
 		first = -1
@@ -45,10 +45,10 @@ func (o Options) lookOnce(c *compat.Conn, now time.Time, key, words string, all 
 		ttl = "PTTL"
 	}
 	v := view{now: now, margin: o.Margin, waiter: c.Waiter()}
-	cmds := []compat.Cmd{{"GET", key}, {ttl, key}, {"ZREVRANGE", readersOf(key), 0, last, "WITHSCORES"},
+	cmds := []protocol.Cmd{{"GET", key}, {ttl, key}, {"ZREVRANGE", readersOf(key), 0, last, "WITHSCORES"},
 		{"ZREVRANGE", waitingOf(key), 0, first, "WITHSCORES"}, {"ZREVRANGE", nextOf(key), 0, first, "WITHSCORES"}}
 	if v.waiter != "" {
-		cmds = append(cmds, compat.Cmd{"ZSCORE", words, v.waiter}, compat.Cmd{"ZSCORE", nextOf(key), v.waiter})
+		cmds = append(cmds, protocol.Cmd{"ZSCORE", words, v.waiter}, protocol.Cmd{"ZSCORE", nextOf(key), v.waiter})
 	}
 	replies, err := o.ask(c, &v, key, watched, cmds...)
 	if err != nil {
@@ -64,12 +64,12 @@ func (o Options) lookOnce(c *compat.Conn, now time.Time, key, words string, all 
 // ask sends cmds in one write, under WATCH of the keys in watched and with TIME, if the server's
 // clock is the one that counts. An error that the server gave for any of them is ask's error,
 // and then nothing is watched.
-func (o Options) ask(c *compat.Conn, v *view, key string, watched []any, cmds ...compat.Cmd) ([]any, error) {
+func (o Options) ask(c *protocol.Conn, v *view, key string, watched []any, cmds ...protocol.Cmd) ([]any, error) {
 	if len(watched) > 0 {
-		cmds = append([]compat.Cmd{append(compat.Cmd{"WATCH"}, watched...)}, cmds...)
+		cmds = append([]protocol.Cmd{append(protocol.Cmd{"WATCH"}, watched...)}, cmds...)
 	}
 	if o.ServerClock {
-		cmds = append(cmds, compat.Cmd{"TIME"})
+		cmds = append(cmds, protocol.Cmd{"TIME"})
 	}
 	replies, err := c.Pipe(cmds...)
 	if err != nil {
@@ -93,7 +93,7 @@ func (o Options) ask(c *compat.Conn, v *view, key string, watched []any, cmds ..
 	return replies, err
 }
 
-func (v *view) read(c *compat.Conn, key string, replies []any, unit time.Duration) (err error) {
+func (v *view) read(c *protocol.Conn, key string, replies []any, unit time.Duration) (err error) {
 	v.writer, err = redis.String(replies[0], nil)
 	v.held = err == nil
 	if err != nil && err != redis.ErrNil {

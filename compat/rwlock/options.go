@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // Options are the same for Read and Write. The zero value works on every server since 2.2. All
@@ -37,7 +37,7 @@ type Options struct {
 	// that come at the same moment aborted transactions, for about three more round trips. Safety
 	// does not depend on it: a transaction that comes too late does nothing. Default: none, which
 	// is faster.
-	Inner compat.Algorithm
+	Inner protocol.Algorithm
 
 	// Client names the client that takes the lock: one flow of work, not a process in which several
 	// goroutines take locks. When a Write would then wait for its own reader, it returns
@@ -45,7 +45,7 @@ type Options struct {
 	// such a wait lasts until the lease ends.
 	Client string
 
-	// Token returns the value of the next acquisition, unique to it. nil: [compat.NewToken].
+	// Token returns the value of the next acquisition, unique to it. nil: [protocol.NewToken].
 	Token func() string
 }
 
@@ -70,7 +70,7 @@ const (
 )
 
 func (o Options) token(role string) string {
-	token := compat.NewToken
+	token := protocol.NewToken
 	if o.Token != nil {
 		token = o.Token
 	}
@@ -93,7 +93,7 @@ func (o Options) mine(role, token string) bool {
 
 // draws says that l ought to have a fence and has none: it was adopted, or its number was lost
 // with the reply.
-func (o Options) draws(l compat.Lease) bool { return o.Fence && l.Fence == 0 }
+func (o Options) draws(l protocol.Lease) bool { return o.Fence && l.Fence == 0 }
 
 func (o Options) unit() time.Duration {
 	if o.Millis {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // Read is the readers' lock: any number of clients hold it together. Two round trips to acquire,
@@ -15,17 +15,17 @@ import (
 type Read struct{ Options }
 
 // Traits say that readers hold a key together, and that it checks the server.
-func (r Read) Traits() compat.Traits {
-	t := compat.Traits{Shared: true, Rotates: true, Check: r.check}
+func (r Read) Traits() protocol.Traits {
+	t := protocol.Traits{Shared: true, Rotates: true, Check: r.check}
 	if r.Prefer != WritersFirst {
-		t.Leave = func(key, waiter string) []compat.Cmd { return leave(waiter, queueOf(key), nextOf(key)) }
+		t.Leave = func(key, waiter string) []protocol.Cmd { return leave(waiter, queueOf(key), nextOf(key)) }
 	}
 	return t
 }
 
 // Acquire makes one attempt to read key until now+ttl.
-func (r Read) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Value: r.token(reader), Until: compat.Until(now, ttl), How: compat.Free}
+func (r Read) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
+	l := protocol.Lease{Key: key, Value: r.token(reader), Until: protocol.Until(now, ttl), How: protocol.Free}
 	if err := r.valid(ttl); err != nil {
 		return l, err
 	}
@@ -41,30 +41,30 @@ func (r Read) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Durati
 	}
 	if err := r.refusal(v, key); err != nil {
 		c.Unwatch()
-		if errors.Is(err, compat.ErrHeld) {
+		if errors.Is(err, protocol.ErrHeld) {
 			r.waits(c, v, key)
 		}
 		return l, err
 	}
 	// A writer sweeps the dead. Readers sweep what has been dead for a minute, so that the set
 	// does not grow where nobody writes, and need not be right about the time.
-	cmds := []compat.Cmd{{"ZREMRANGEBYSCORE", readersOf(key), "-inf", at(v.now.Add(-r.Margin - time.Minute))}}
+	cmds := []protocol.Cmd{{"ZREMRANGEBYSCORE", readersOf(key), "-inf", at(v.now.Add(-r.Margin - time.Minute))}}
 	cmds = append(append(cmds, r.reads(l, v.now, ttl)...), v.comesIn(queueOf(key), nextOf(key))...)
-	w, err := c.Write(key, compat.Write{Do: cmds, Exec: true, Draw: r.Fence})
+	w, err := c.Write(key, protocol.Write{Do: cmds, Exec: true, Draw: r.Fence})
 	if err != nil {
 		return l, err
 	}
 	if w.Done == nil { // a writer came in since our GET
 		r.waits(c, v, key)
-		return l, &compat.HeldError{Key: key}
+		return l, &protocol.HeldError{Key: key}
 	}
 	l.Fence = w.Fence
 	return l, nil
 }
 
 // reads are the commands that note l among the readers, until now+ttl.
-func (r Read) reads(l compat.Lease, now time.Time, ttl time.Duration) []compat.Cmd {
-	return []compat.Cmd{
+func (r Read) reads(l protocol.Lease, now time.Time, ttl time.Duration) []protocol.Cmd {
+	return []protocol.Cmd{
 		{"ZADD", readersOf(l.Key), at(now.Add(ttl)), l.Value},
 		{"EXPIRE", readersOf(l.Key), int64(setTTL / time.Second)},
 	}
@@ -79,13 +79,13 @@ func (r Read) refusal(v view, key string) error {
 		return v.writes(key)
 	}
 	if until, yes := v.shutOut(r.Prefer); yes {
-		return &compat.HeldError{Key: key, Until: until}
+		return &protocol.HeldError{Key: key, Until: until}
 	}
 	return nil
 }
 
 // waits says that a reader that was refused waits, unless readers have no turn.
-func (r Read) waits(c *compat.Conn, v view, key string) {
+func (r Read) waits(c *protocol.Conn, v view, key string) {
 	if r.Prefer != WritersFirst {
 		v.waits(c, queueOf(key))
 	}
@@ -93,11 +93,11 @@ func (r Read) waits(c *compat.Conn, v view, key string) {
 
 // Release takes the reader out of the set: one round trip. It may come late, and twice: no other
 // client ever writes its token.
-func (r Read) Release(l compat.Lease) compat.Change {
+func (r Read) Release(l protocol.Lease) protocol.Change {
 	if writes(l) { // what a downgrade left
 		return Write(r).Release(l)
 	}
-	return compat.Change{Key: l.Key, Value: l.Value, By: func(c *compat.Conn) ([]any, error) {
+	return protocol.Change{Key: l.Key, Value: l.Value, By: func(c *protocol.Conn) ([]any, error) {
 		removed, err := redis.Int64(c.Do("ZREM", readersOf(l.Key), l.Value))
 		if _, refused := err.(redis.Error); refused {
 			err = c.Foreign(readersOf(l.Key), err)
@@ -109,8 +109,8 @@ func (r Read) Release(l compat.Lease) compat.Change {
 // valid returns ErrInvalid for a ttl that no reader can have.
 func (r Read) valid(ttl time.Duration) error {
 	if ttl > setTTL {
-		return fmt.Errorf("%w: a ttl of %v is longer than a reader's may be, %v", compat.ErrInvalid, ttl, setTTL)
+		return fmt.Errorf("%w: a ttl of %v is longer than a reader's may be, %v", protocol.ErrInvalid, ttl, setTTL)
 	}
-	_, err := compat.Whole(ttl, time.Millisecond)
+	_, err := protocol.Whole(ttl, time.Millisecond)
 	return err
 }

@@ -5,7 +5,7 @@
 //	edit := compat.New(pool, rwlock.Write{}, compat.Options{})  // with the same keys
 //
 // The writer's token is on the key itself, and the key's TTL is its lease. The readers are in a
-// sorted set beside it, "readers" below (KEY:readers:{KEY}, see [compat.Aux]); each reader's score
+// sorted set beside it, "readers" below (KEY:readers:{KEY}, see [protocol.Aux]); each reader's score
 // is the end of its lease, in milliseconds. Each step watches what it depends on:
 //
 //	read       WATCH key; GET key             a token: a writer has it
@@ -47,7 +47,7 @@ package rwlock
 import (
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // setTTL is the TTL of the readers' set. It is the same for all, and longer than any lease,
@@ -56,11 +56,11 @@ import (
 const setTTL = 24 * time.Hour
 
 // The keys beside the key, all in its slot.
-func readersOf(key string) string { return compat.Aux(key, "readers") } // tokens, scored by the ends of their leases
-func waitingOf(key string) string { return compat.Aux(key, "waiting") } // writers that wait, by the ends of their words
-func queueOf(key string) string   { return compat.Aux(key, "queue") }   // readers that wait, likewise
-func nextOf(key string) string    { return compat.Aux(key, "next") }    // readers whose turn it is, likewise
-func mutexOf(key string) string   { return compat.Aux(key, "mutex") }   // Inner's
+func readersOf(key string) string { return protocol.Aux(key, "readers") } // tokens, scored by the ends of their leases
+func waitingOf(key string) string { return protocol.Aux(key, "waiting") } // writers that wait, by the ends of their words
+func queueOf(key string) string   { return protocol.Aux(key, "queue") }   // readers that wait, likewise
+func nextOf(key string) string    { return protocol.Aux(key, "next") }    // readers whose turn it is, likewise
+func mutexOf(key string) string   { return protocol.Aux(key, "mutex") }   // Inner's
 
 const (
 	reader = "r:" // what readers' tokens begin with

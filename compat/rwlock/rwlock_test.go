@@ -16,6 +16,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -37,25 +38,25 @@ func named(token string) rwlock.Options {
 	return rwlock.Options{Token: func() string { return token }}
 }
 
-func acquire(t *testing.T, s *oldredis.Server, a compat.Algorithm, ttl time.Duration) compat.Lease {
+func acquire(t *testing.T, s *oldredis.Server, a protocol.Algorithm, ttl time.Duration) compat.Lease {
 	t.Helper()
-	l, err := a.Acquire(compat.NewConn(s.Dial()), s.Now(), "k", ttl)
+	l, err := a.Acquire(protocol.NewConn(s.Dial()), s.Now(), "k", ttl)
 	if err != nil {
 		t.Fatalf("Acquire: %v", err)
 	}
 	return l
 }
 
-func refused(t *testing.T, s *oldredis.Server, a compat.Algorithm, want error) error {
+func refused(t *testing.T, s *oldredis.Server, a protocol.Algorithm, want error) error {
 	t.Helper()
-	_, err := a.Acquire(compat.NewConn(s.Dial()), s.Now(), "k", ttl)
+	_, err := a.Acquire(protocol.NewConn(s.Dial()), s.Now(), "k", ttl)
 	if !errors.Is(err, want) {
 		t.Errorf("%T: %v, want %v", a, err, want)
 	}
 	return err
 }
 
-func release(t *testing.T, s *oldredis.Server, a compat.Algorithm, l compat.Lease, want error) {
+func release(t *testing.T, s *oldredis.Server, a protocol.Algorithm, l compat.Lease, want error) {
 	t.Helper()
 	if err := releaseAt(s.Dial(), a, s.Now(), l); !errors.Is(err, want) {
 		t.Errorf("Release: %v, want %v", err, want)
@@ -68,13 +69,13 @@ type open struct{ redis.Conn }
 func (open) Close() error { return nil }
 
 // over is the engine's view of a over c, without a's look at the server.
-func over(c redis.Conn, a compat.Algorithm) compat.Backend {
+func over(c redis.Conn, a protocol.Algorithm) compat.Backend {
 	return compat.NewBackend(compat.Source{Prompt: true, Get: func(context.Context, string) (redis.Conn, error) { return open{c}, nil }}, unchecked{a})
 }
 
-type unchecked struct{ compat.Algorithm }
+type unchecked struct{ protocol.Algorithm }
 
-func (u unchecked) Traits() compat.Traits {
+func (u unchecked) Traits() protocol.Traits {
 	t := u.Algorithm.Traits()
 	t.Check = nil
 	return t
@@ -85,17 +86,17 @@ func at(c redis.Conn, name string, act func()) redis.Conn {
 	return faulty.Over(c, faulty.First(sync.OnceFunc(act)).Of(name))
 }
 
-func extendAt(c redis.Conn, a compat.Algorithm, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+func extendAt(c redis.Conn, a protocol.Algorithm, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
 	g, err := over(c, a).Extend(context.Background(), func() time.Time { return now }, compat.Grant{Lease: l}, ttl)
 	return g.Lease, err
 }
 
 // rotateAt is extendAt with a new value.
-func rotateAt(c redis.Conn, a compat.Algorithm, now time.Time, l compat.Lease, ttl time.Duration) (compat.Grant, error) {
+func rotateAt(c redis.Conn, a protocol.Algorithm, now time.Time, l compat.Lease, ttl time.Duration) (compat.Grant, error) {
 	return over(c, a).Extend(context.Background(), func() time.Time { return now }, compat.Grant{Lease: l, Rotate: true}, ttl)
 }
 
-func releaseAt(c redis.Conn, a compat.Algorithm, now time.Time, l compat.Lease) error {
+func releaseAt(c redis.Conn, a protocol.Algorithm, now time.Time, l compat.Lease) error {
 	return over(c, a).Release(context.Background(), func() time.Time { return now }, compat.Grant{Lease: l})
 }
 
@@ -116,12 +117,12 @@ func TestWire(t *testing.T) {
 	full := rwlock.Options{Token: plain.Token, Fence: true, Millis: true, ServerClock: true}
 	mutex := plain
 	mutex.Inner = txlock.Guarded{Options: txlock.Options{Token: func() string { return "in" }}}
-	read := func(o rwlock.Options) compat.Algorithm { return rwlock.Read{Options: o} }
-	write := func(o rwlock.Options) compat.Algorithm { return rwlock.Write{Options: o} }
+	read := func(o rwlock.Options) protocol.Algorithm { return rwlock.Read{Options: o} }
+	write := func(o rwlock.Options) protocol.Algorithm { return rwlock.Write{Options: o} }
 	for _, c := range []struct {
 		name   string
-		before compat.Algorithm // holds it
-		a      compat.Algorithm
+		before protocol.Algorithm // holds it
+		a      protocol.Algorithm
 		step   string
 		want   string
 	}{
@@ -331,9 +332,9 @@ EXEC → [1]
 		var err, want error
 		switch c.step {
 		case "acquire":
-			_, err = c.a.Acquire(compat.NewConn(conn), s.Now(), "k", ttl)
+			_, err = c.a.Acquire(protocol.NewConn(conn), s.Now(), "k", ttl)
 		case "refused":
-			_, err = c.a.Acquire(compat.NewConn(conn), s.Now(), "k", ttl)
+			_, err = c.a.Acquire(protocol.NewConn(conn), s.Now(), "k", ttl)
 			want = compat.ErrHeld
 		case "waits":
 			_, err = over(conn, c.a).Acquire(waiting("one"), s.Now, "k", ttl)
@@ -399,7 +400,7 @@ func TestReaderThatDied(t *testing.T) {
 		refused(t, s, write, compat.ErrHeld)
 		s.Advance(time.Millisecond)
 		l := acquire(t, s, write, ttl)
-		if l.How != compat.TakenOver {
+		if l.How != protocol.TakenOver {
 			t.Errorf("a writer after readers that died: %q, want taken over", l.How)
 		}
 		if n := do(t, s, "EXISTS", "k:readers:{k}"); n != int64(0) {
@@ -440,17 +441,17 @@ func TestWriterThatDied(t *testing.T) {
 // by one's own clock needs no server.
 func TestExtend(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
-		for _, a := range []compat.Algorithm{rwlock.Read{}, rwlock.Write{}} {
+		for _, a := range []protocol.Algorithm{rwlock.Read{}, rwlock.Write{}} {
 			l := acquire(t, s, a, 3*ttl)
 			next, err := extendAt(s.Dial(), a, s.Now(), l, ttl)
 			if err != nil {
 				t.Fatalf("%T: %v", a, err)
 			}
-			st, err := a.Inspect(compat.NewConn(s.Dial()), s.Now(), "k")
+			st, err := a.Inspect(protocol.NewConn(s.Dial()), s.Now(), "k")
 			if err != nil || st.Until.After(s.Now().Add(ttl+time.Second)) || st.Value != l.Value {
 				t.Errorf("%T: %+v, %v, after an extension to %v", a, st, err, ttl)
 			}
-			if want := compat.Until(s.Now(), ttl); !next.Until.Equal(want) {
+			if want := protocol.Until(s.Now(), ttl); !next.Until.Equal(want) {
 				t.Errorf("%T: Until %v, want %v", a, next.Until, want)
 			}
 			got := s.Record()
@@ -466,14 +467,14 @@ func TestExtend(t *testing.T) {
 // nothing any more; and one whose reader was released since its look leaves nothing behind.
 func TestRotate(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
-		for _, a := range []compat.Algorithm{rwlock.Read{}} { // a writer keeps its token: see Write.Extend
+		for _, a := range []protocol.Algorithm{rwlock.Read{}} { // a writer keeps its token: see Write.Extend
 			old := acquire(t, s, a, ttl)
 			next, err := rotateAt(s.Dial(), a, s.Now(), old, ttl)
 			if err != nil || next.Value == old.Value || next.Value[:2] != old.Value[:2] || next.Rotate {
 				t.Fatalf("%T: %+v, %v, want a new value in the place of %q", a, next, err, old.Value)
 			}
 			release(t, s, a, old, compat.ErrLost)
-			if st, err := a.Inspect(compat.NewConn(s.Dial()), s.Now(), "k"); err != nil || len(st.Holders) != 1 || !st.Holds(next.Value) {
+			if st, err := a.Inspect(protocol.NewConn(s.Dial()), s.Now(), "k"); err != nil || len(st.Holders) != 1 || !st.Holds(next.Value) {
 				t.Errorf("%T: %+v, %v, want %q alone", a, st, err, next.Value)
 			}
 			release(t, s, a, next.Lease, nil)
@@ -529,17 +530,17 @@ func TestBetweenLookAndExec(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
 		var l compat.Lease
 		c := between(s.Dial(), func() { l = acquire(t, s, write, ttl) })
-		if _, err := read.Acquire(compat.NewConn(c), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
+		if _, err := read.Acquire(protocol.NewConn(c), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
 			t.Errorf("a reader that a writer was faster than: %v, want ErrHeld", err)
 		}
 		release(t, s, write, l, nil)
 		c = between(s.Dial(), func() { l = acquire(t, s, read, ttl) })
-		if _, err := write.Acquire(compat.NewConn(c), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
+		if _, err := write.Acquire(protocol.NewConn(c), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
 			t.Errorf("a writer that a reader was faster than: %v, want ErrHeld", err)
 		}
 		release(t, s, read, l, nil)
 		c = between(s.Dial(), func() { l = acquire(t, s, write, ttl) })
-		if _, err := write.Acquire(compat.NewConn(c), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
+		if _, err := write.Acquire(protocol.NewConn(c), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
 			t.Errorf("a writer that another was faster than: %v, want ErrHeld", err)
 		}
 		release(t, s, write, l, nil)
@@ -554,7 +555,7 @@ func TestBetweenLookAndExec(t *testing.T) {
 				t.Errorf("the extension that was first: %v", err)
 			}
 		})
-		if _, err := write.Acquire(compat.NewConn(c), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
+		if _, err := write.Acquire(protocol.NewConn(c), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
 			t.Errorf("a writer whose reader came back: %v, want ErrHeld", err)
 		}
 		slow.Until = s.Now().Add(time.Minute)
@@ -578,7 +579,7 @@ func TestReadersDontAbortReaders(t *testing.T) {
 			release(t, s, read, other, nil)
 			other = acquire(t, s, read, ttl)
 		}
-		l, err := read.Acquire(compat.NewConn(between(s.Dial(), churn)), s.Now(), "k", ttl)
+		l, err := read.Acquire(protocol.NewConn(between(s.Dial(), churn)), s.Now(), "k", ttl)
 		if err != nil {
 			t.Fatalf("acquire beside a reader that comes and goes: %v", err)
 		}
@@ -611,12 +612,12 @@ func TestSkewedSweep(t *testing.T) {
 		if !s.Now().Before(l.Until) {
 			t.Fatal("the lease is over, nothing is shown")
 		}
-		_, err := rwlock.Write{Options: c.o}.Acquire(compat.NewConn(s.Dial()), s.Now().Add(fast), "k", ttl)
+		_, err := rwlock.Write{Options: c.o}.Acquire(protocol.NewConn(s.Dial()), s.Now().Add(fast), "k", ttl)
 		if swept := err == nil; swept != c.sweeps {
 			t.Errorf("by %s: a writer that is fast by %v: %v", c.name, fast, err)
 		}
 		s.Advance(fast)
-		if _, err := (rwlock.Write{Options: c.o}).Acquire(compat.NewConn(s.Dial()), s.Now().Add(c.o.Margin), "k", ttl); !c.sweeps && err != nil {
+		if _, err := (rwlock.Write{Options: c.o}).Acquire(protocol.NewConn(s.Dial()), s.Now().Add(c.o.Margin), "k", ttl); !c.sweeps && err != nil {
 			t.Errorf("by %s: a writer after the lease: %v", c.name, err)
 		}
 	}
@@ -679,7 +680,7 @@ func TestFence(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
 		o := rwlock.Options{Fence: true}
 		last := int64(0)
-		for _, a := range []compat.Algorithm{rwlock.Read{Options: o}, rwlock.Write{Options: o}, rwlock.Read{Options: o}} {
+		for _, a := range []protocol.Algorithm{rwlock.Read{Options: o}, rwlock.Write{Options: o}, rwlock.Read{Options: o}} {
 			l := acquire(t, s, a, ttl)
 			adopted := l
 			adopted.Fence = 0
@@ -734,7 +735,7 @@ func TestUpgrade(t *testing.T) {
 // What the arguments can't make is refused before anything is sent.
 func TestInvalid(t *testing.T) {
 	for _, c := range []struct {
-		a   compat.Algorithm
+		a   protocol.Algorithm
 		ttl time.Duration
 	}{
 		{rwlock.Read{}, 500 * time.Microsecond}, {rwlock.Read{}, 24*time.Hour + 1}, {rwlock.Write{}, 999 * time.Millisecond},
@@ -742,7 +743,7 @@ func TestInvalid(t *testing.T) {
 	} {
 		s := oldredis.Run(t, "2.6")
 		got := s.Record()
-		_, err := c.a.Acquire(compat.NewConn(s.Dial()), s.Now(), "k", c.ttl)
+		_, err := c.a.Acquire(protocol.NewConn(s.Dial()), s.Now(), "k", c.ttl)
 		_, extending := extendAt(s.Dial(), c.a, s.Now(), compat.Lease{Key: "k", Value: "v", Until: s.Now().Add(ttl)}, c.ttl)
 		if !errors.Is(err, compat.ErrInvalid) || !errors.Is(extending, compat.ErrInvalid) || got.String() != "" {
 			t.Errorf("%T for %v: %v, %v; sent %q", c.a, c.ttl, err, extending, got)
@@ -757,9 +758,9 @@ func TestForeign(t *testing.T) {
 		for _, key := range []string{"k", "k:readers:{k}"} {
 			do(t, s, "RPUSH", key, "x")
 			c := s.Dial()
-			for _, a := range []compat.Algorithm{read, write} {
+			for _, a := range []protocol.Algorithm{read, write} {
 				refused(t, s, a, compat.ErrForeign)
-				if _, err := a.Inspect(compat.NewConn(c), s.Now(), "k"); !errors.Is(err, compat.ErrForeign) {
+				if _, err := a.Inspect(protocol.NewConn(c), s.Now(), "k"); !errors.Is(err, compat.ErrForeign) {
 					t.Errorf("%T: Inspect: %v, want ErrForeign", a, err)
 				}
 			}
@@ -781,11 +782,11 @@ func TestForeignScores(t *testing.T) {
 		for _, key := range []string{"k:readers:{k}", "k:waiting:{k}", "k:next:{k}"} {
 			for _, score := range []string{"inf", "1e300", "1764078272000.5", "9007199254740994"} {
 				do(t, s, "ZADD", key, score, "x")
-				for _, a := range []compat.Algorithm{rwlock.Read{}, rwlock.Write{}} {
+				for _, a := range []protocol.Algorithm{rwlock.Read{}, rwlock.Write{}} {
 					if err := refused(t, s, a, compat.ErrForeign); err != nil && !strings.Contains(err.Error(), key) {
 						t.Errorf("%T: %q does not name %s", a, err, key)
 					}
-					if _, err := a.Inspect(compat.NewConn(s.Dial()), s.Now(), "k"); !errors.Is(err, compat.ErrForeign) {
+					if _, err := a.Inspect(protocol.NewConn(s.Dial()), s.Now(), "k"); !errors.Is(err, compat.ErrForeign) {
 						t.Errorf("%T: Inspect of %s at %s: %v, want ErrForeign", a, score, key, err)
 					}
 				}
@@ -811,7 +812,7 @@ func TestRESP3(t *testing.T) {
 		if _, err := over(newer, read).Acquire(context.Background(), s.Now, "k", ttl); !errors.Is(err, compat.ErrHeld) {
 			t.Errorf("a reader beside a writer that waits: %v, want ErrHeld", err)
 		}
-		st, err := write.Inspect(compat.NewConn(newer), s.Now(), "k")
+		st, err := write.Inspect(protocol.NewConn(newer), s.Now(), "k")
 		if err != nil || st.Value != l.Value || !strings.Contains(st.Format, "2 writers waiting") {
 			t.Errorf("%+v, %v", st, err)
 		}
@@ -879,9 +880,9 @@ func TestPlainLockOnTheKey(t *testing.T) {
 func TestInspect(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
 		read, write := rwlock.Read{}, rwlock.Write{}
-		see := func(a compat.Algorithm, status compat.Status, format string, holders ...string) compat.State {
+		see := func(a protocol.Algorithm, status compat.Status, format string, holders ...string) compat.State {
 			t.Helper()
-			st, err := a.Inspect(compat.NewConn(s.Dial()), s.Now(), "k")
+			st, err := a.Inspect(protocol.NewConn(s.Dial()), s.Now(), "k")
 			var got []string
 			for _, h := range st.Holders {
 				got = append(got, h.Value)
@@ -924,7 +925,7 @@ func TestInspect(t *testing.T) {
 // The inner lock is held around an acquisition and not after it, whatever
 // becomes of that; nothing rests on it.
 func TestInner(t *testing.T) {
-	for _, inner := range []compat.Algorithm{getsetlock.Classic{}, getsetlock.Guarded{}, txlock.Classic{}, txlock.Guarded{}} {
+	for _, inner := range []protocol.Algorithm{getsetlock.Classic{}, getsetlock.Guarded{}, txlock.Classic{}, txlock.Guarded{}} {
 		everywhere(t, func(t *testing.T, s *oldredis.Server) {
 			o := rwlock.Options{Inner: inner, Prefer: rwlock.ReadersFirst}
 			read, write := rwlock.Read{Options: o}, rwlock.Write{Options: o}
@@ -945,12 +946,12 @@ func TestInner(t *testing.T) {
 				s.Advance(7 * time.Second)
 				l = acquire(t, s, write, 2*ttl)
 			})
-			if _, err := read.Acquire(compat.NewConn(c), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
+			if _, err := read.Acquire(protocol.NewConn(c), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
 				t.Errorf("%T: a reader that slept through its inner lock: %v, want ErrHeld", inner, err)
 			}
 			release(t, s, write, l, nil)
 
-			if _, err := inner.Acquire(compat.NewConn(s.Dial()), s.Now(), "k:mutex:{k}", ttl); err != nil {
+			if _, err := inner.Acquire(protocol.NewConn(s.Dial()), s.Now(), "k:mutex:{k}", ttl); err != nil {
 				t.Fatal(err)
 			}
 			refused(t, s, read, compat.ErrHeld)
@@ -963,7 +964,7 @@ func TestInner(t *testing.T) {
 func TestInnerUnanswered(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
 		o := rwlock.Options{Inner: unanswered{}}
-		for _, a := range []compat.Algorithm{rwlock.Read{Options: o}, rwlock.Write{Options: o}} {
+		for _, a := range []protocol.Algorithm{rwlock.Read{Options: o}, rwlock.Write{Options: o}} {
 			refused(t, s, a, io.ErrUnexpectedEOF)
 			if n := do(t, s, "EXISTS", "k:mutex:{k}"); n != int64(0) {
 				t.Errorf("%T: it is still held", a)
@@ -975,7 +976,7 @@ func TestInnerUnanswered(t *testing.T) {
 // unanswered is a lock that is had, and whose reply is lost.
 type unanswered struct{ txlock.Guarded }
 
-func (u unanswered) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (u unanswered) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	l, err := u.Guarded.Acquire(c, now, key, ttl)
 	if err == nil {
 		err = io.ErrUnexpectedEOF
@@ -990,8 +991,8 @@ func TestHeldUntilByOurClock(t *testing.T) {
 	for _, ahead := range []time.Duration{-time.Hour, time.Hour} {
 		s := oldredis.Run(t, "2.6")
 		now := s.Now().Add(-ahead)
-		until := func(a compat.Algorithm) time.Duration {
-			_, err := a.Acquire(compat.NewConn(s.Dial()), now, "k", ttl)
+		until := func(a protocol.Algorithm) time.Duration {
+			_, err := a.Acquire(protocol.NewConn(s.Dial()), now, "k", ttl)
 			var held *compat.HeldError
 			if !errors.As(err, &held) {
 				t.Fatalf("%v, want a HeldError", err)

@@ -12,6 +12,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/conformance"
 	"github.com/setnxlock/setnxlock/compat/internal/history"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -42,7 +43,7 @@ func stress(t *testing.T, addr string, o rwlock.Options) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	pool := conformance.Dial(t, addr)
-	lo := compat.Options{Prefix: compat.NewToken() + ":", MinPoll: time.Millisecond, MaxPoll: 20 * time.Millisecond, Timeout: time.Minute}
+	lo := compat.Options{Prefix: protocol.NewToken() + ":", MinPoll: time.Millisecond, MaxPoll: 20 * time.Millisecond, Timeout: time.Minute}
 	o.Fence = true
 	var left, right, halves, reads, writes atomic.Int64
 	var mu sync.Mutex
@@ -83,7 +84,7 @@ func stress(t *testing.T, addr string, o rwlock.Options) {
 
 	// client takes the lock again and again, and once more before it dies, if it
 	// does. A writer goes on as a reader every other time.
-	client := func(a compat.Algorithm, dies bool, in section, writer bool) {
+	client := func(a protocol.Algorithm, dies bool, in section, writer bool) {
 		k := compat.New(pool, a, lo)
 		readers := compat.New(pool, rwlock.Read{Options: o}, lo)
 		inside := func(out func()) {

@@ -3,12 +3,12 @@ package rwlock
 import (
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // Who goes first: turns of those that wait, as sync.RWMutex has them.
 //
-// Who waits has given its word beside the key: a name (compat.Conn.Waiter) in a sorted set,
+// Who waits has given its word beside the key: a name (protocol.Conn.Waiter) in a sorted set,
 // scored by the moment until which the word counts, a second later. It gives its word anew as
 // long as it really waits, and takes it back when it gives up, so that one who died keeps nobody
 // out for longer than that second.
@@ -68,34 +68,34 @@ func (v view) shutOut(p Preference) (until time.Time, yes bool) {
 }
 
 // waits gives the word of one that was refused and waits. Who asks once has none to give.
-func (v view) waits(c *compat.Conn, set string) {
+func (v view) waits(c *protocol.Conn, set string) {
 	if v.waiter == "" {
 		return
 	}
-	c.Exec(compat.Cmd{"ZREMRANGEBYSCORE", set, "-inf", at(v.now)}, //nolint:errcheck
-		compat.Cmd{"ZADD", set, at(v.word()), v.waiter}, compat.Cmd{"EXPIRE", set, wordsTTL})
+	c.Exec(protocol.Cmd{"ZREMRANGEBYSCORE", set, "-inf", at(v.now)}, //nolint:errcheck
+		protocol.Cmd{"ZADD", set, at(v.word()), v.waiter}, protocol.Cmd{"EXPIRE", set, wordsTTL})
 }
 
 // comesIn are the commands by which one that waited takes its word back.
-func (v view) comesIn(sets ...string) []compat.Cmd {
+func (v view) comesIn(sets ...string) []protocol.Cmd {
 	if v.said.IsZero() && v.turn.IsZero() {
 		return nil
 	}
 	return leave(v.waiter, sets...)
 }
 
-func leave(waiter string, sets ...string) []compat.Cmd {
-	cmds := make([]compat.Cmd, len(sets))
+func leave(waiter string, sets ...string) []protocol.Cmd {
+	cmds := make([]protocol.Cmd, len(sets))
 	for i, set := range sets {
-		cmds[i] = compat.Cmd{"ZREM", set, waiter}
+		cmds[i] = protocol.Cmd{"ZREM", set, waiter}
 	}
 	return cmds
 }
 
 // passesTurn are the commands by which a writer that goes gives the readers that wait theirs.
-func (o Options) passesTurn(key string) []compat.Cmd {
+func (o Options) passesTurn(key string) []protocol.Cmd {
 	if o.Prefer == WritersFirst {
 		return nil
 	}
-	return []compat.Cmd{{"ZUNIONSTORE", nextOf(key), 1, queueOf(key)}, {"EXPIRE", nextOf(key), wordsTTL}, {"DEL", queueOf(key)}}
+	return []protocol.Cmd{{"ZUNIONSTORE", nextOf(key), 1, queueOf(key)}, {"EXPIRE", nextOf(key), wordsTTL}, {"DEL", queueOf(key)}}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 )
 
@@ -18,7 +19,7 @@ import (
 type player struct {
 	name    string
 	c       redis.Conn
-	a       compat.Algorithm
+	a       protocol.Algorithm
 	from    time.Time
 	work    time.Duration
 	extends bool
@@ -33,7 +34,7 @@ type player struct {
 func (p *player) step(t *testing.T, s *oldredis.Server) {
 	now := s.Now()
 	if p.c == nil {
-		p.c, p.name = s.Dial(), compat.NewToken()
+		p.c, p.name = s.Dial(), protocol.NewToken()
 	}
 	clock, ctx := func() time.Time { return now }, waiting(p.name)
 	switch {
@@ -250,7 +251,7 @@ func TestTurn(t *testing.T) {
 // One that another comes in before, between its look and its EXEC, waits as one that was refused at once.
 func TestTooLateWaits(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
-		for set, a := range map[string]compat.Algorithm{"k:waiting:{k}": rwlock.Write{}, "k:queue:{k}": rwlock.Read{}} {
+		for set, a := range map[string]protocol.Algorithm{"k:waiting:{k}": rwlock.Write{}, "k:queue:{k}": rwlock.Read{}} {
 			var l compat.Lease
 			c := between(s.Dial(), func() { l = acquire(t, s, rwlock.Write{}, ttl) })
 			if _, err := over(c, a).Acquire(waiting("late"), s.Now, "k", ttl); !errors.Is(err, compat.ErrHeld) {
@@ -273,7 +274,7 @@ func TestShutOutIsNotOpen(t *testing.T) {
 			if shut {
 				waits(t, s, rwlock.Write{}, "writer")
 			}
-			st, err := rwlock.Read{}.Inspect(compat.NewConn(s.Dial()), s.Now(), "k")
+			st, err := rwlock.Read{}.Inspect(protocol.NewConn(s.Dial()), s.Now(), "k")
 			if err != nil || st.Status != compat.StatusHeld || st.Open == shut {
 				t.Errorf("shut out %v: %+v, %v", shut, st, err)
 			}
@@ -305,8 +306,8 @@ func TestWord(t *testing.T) {
 			gives("waiting")
 			gives("queue")
 			gives("next")
-			for _, a := range []compat.Algorithm{read, write} {
-				if st, err := a.Inspect(compat.NewConn(s.Dial()), s.Now(), "k"); err != nil || st.Status != compat.StatusFree {
+			for _, a := range []protocol.Algorithm{read, write} {
+				if st, err := a.Inspect(protocol.NewConn(s.Dial()), s.Now(), "k"); err != nil || st.Status != compat.StatusFree {
 					t.Errorf("%T: %+v, %v, want free", a, st, err)
 				}
 			}
@@ -361,7 +362,7 @@ func waiting(name string) context.Context {
 }
 
 // waits is an attempt of one that waits, which is refused.
-func waits(t *testing.T, s *oldredis.Server, a compat.Algorithm, name string) {
+func waits(t *testing.T, s *oldredis.Server, a protocol.Algorithm, name string) {
 	t.Helper()
 	if _, err := over(s.Dial(), a).Acquire(waiting(name), s.Now, "k", ttl); !errors.Is(err, compat.ErrHeld) {
 		t.Errorf("%T, %q: %v, want ErrHeld", a, name, err)
@@ -369,7 +370,7 @@ func waits(t *testing.T, s *oldredis.Server, a compat.Algorithm, name string) {
 }
 
 // comesIn is one that succeeds.
-func comesIn(t *testing.T, s *oldredis.Server, a compat.Algorithm, name string) compat.Lease {
+func comesIn(t *testing.T, s *oldredis.Server, a protocol.Algorithm, name string) compat.Lease {
 	t.Helper()
 	l, err := over(s.Dial(), a).Acquire(waiting(name), s.Now, "k", ttl)
 	if err != nil {

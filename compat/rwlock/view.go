@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // A view is what one look at the key, and at what stands beside it, showed.
@@ -51,8 +51,8 @@ func (v view) reading() (entry, bool) {
 func (v view) ours(t time.Time) time.Time { return t.Add(-v.ahead) }
 
 // writes is the refusal by the writer that holds the key.
-func (v view) writes(key string) *compat.HeldError {
-	held := &compat.HeldError{Key: key, Value: v.writer, Persistent: v.ttl == compat.NoTTL}
+func (v view) writes(key string) *protocol.HeldError {
+	held := &protocol.HeldError{Key: key, Value: v.writer, Persistent: v.ttl == protocol.NoTTL}
 	if !held.Persistent {
 		held.Until = v.ours(v.now).Add(v.ttl)
 	}
@@ -68,7 +68,7 @@ func entries(reply any) (all []entry, err error) {
 			pair, of = both, 1
 		}
 		if len(pair) < 2 {
-			return nil, fmt.Errorf("%w: a member without a score", compat.ErrForeign)
+			return nil, fmt.Errorf("%w: a member without a score", protocol.ErrForeign)
 		}
 		var e entry
 		if e.name, err = redis.String(pair[0], nil); err == nil {
@@ -90,11 +90,11 @@ func score(reply any) (time.Time, error) {
 			return time.Time{}, err
 		}
 		if ms, err = strconv.ParseFloat(text, 64); err != nil {
-			return time.Time{}, fmt.Errorf("%w: a score %q", compat.ErrForeign, text)
+			return time.Time{}, fmt.Errorf("%w: a score %q", protocol.ErrForeign, text)
 		}
 	}
 	if ms != math.Trunc(ms) || ms < 0 || ms > 1<<53 {
-		return time.Time{}, fmt.Errorf("%w: a score that is no time, %v", compat.ErrForeign, ms)
+		return time.Time{}, fmt.Errorf("%w: a score that is no time, %v", protocol.ErrForeign, ms)
 	}
 	return time.UnixMilli(int64(ms)), nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 )
 
@@ -38,7 +39,7 @@ func inBubble(t *testing.T, f func(t *testing.T, s *oldredis.Server)) {
 }
 
 // client is a Locker of a process of its own. Its network can be taken away.
-func client(s *oldredis.Server, a compat.Algorithm) (k *compat.Locker, gone *atomic.Bool) {
+func client(s *oldredis.Server, a protocol.Algorithm) (k *compat.Locker, gone *atomic.Bool) {
 	gone = new(atomic.Bool)
 	source := compat.Source{Prompt: true, Get: func(context.Context, string) (redis.Conn, error) {
 		if gone.Load() {
@@ -186,10 +187,10 @@ func load(t *testing.T, source compat.Source, o rwlock.Options, d time.Duration)
 	source.Prompt = true
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
-	prefix := compat.NewToken() + ":"
+	prefix := protocol.NewToken() + ":"
 	var n [3]int
 	var done [3]chan struct{}
-	for i, a := range []compat.Algorithm{rwlock.Write{Options: o}, rwlock.Read{Options: o}, rwlock.Read{Options: o}} {
+	for i, a := range []protocol.Algorithm{rwlock.Write{Options: o}, rwlock.Read{Options: o}, rwlock.Read{Options: o}} {
 		done[i] = make(chan struct{})
 		go func() {
 			defer close(done[i])

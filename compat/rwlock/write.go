@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // Write is the writer's lock: it excludes readers and other writers. Two round trips to acquire,
@@ -13,16 +13,16 @@ import (
 type Write struct{ Options }
 
 // Traits say that it checks the server, and how a writer that waited goes.
-func (w Write) Traits() compat.Traits {
-	return compat.Traits{Check: w.check, Leave: func(key, waiter string) []compat.Cmd { return leave(waiter, waitingOf(key)) }}
+func (w Write) Traits() protocol.Traits {
+	return protocol.Traits{Check: w.check, Leave: func(key, waiter string) []protocol.Cmd { return leave(waiter, waitingOf(key)) }}
 }
 
 // Acquire makes one attempt to hold key alone until now+ttl. A refused waiter
 // ([compat.Locker.Lock]) keeps new readers out for a second, unless the preference is
 // [ReadersFirst]; a refused TryLock leaves nothing.
-func (w Write) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Value: w.token(writer), Until: compat.Until(now, ttl), How: compat.Free}
-	setex, err := compat.SetEx(w.Millis, key, l.Value, ttl)
+func (w Write) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
+	l := protocol.Lease{Key: key, Value: w.token(writer), Until: protocol.Until(now, ttl), How: protocol.Free}
+	setex, err := protocol.SetEx(w.Millis, key, l.Value, ttl)
 	if err != nil {
 		return l, err
 	}
@@ -42,16 +42,16 @@ func (w Write) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Durat
 	}
 	// All readers that are left are dead, and none of them has been extended since they were
 	// read: EXEC would not run.
-	cmds := append([]compat.Cmd{setex, {"DEL", readersOf(key)}}, v.comesIn(waitingOf(key))...)
-	written, err := c.Write(key, compat.Write{Do: cmds, Exec: true, Draw: w.Fence})
+	cmds := append([]protocol.Cmd{setex, {"DEL", readersOf(key)}}, v.comesIn(waitingOf(key))...)
+	written, err := c.Write(key, protocol.Write{Do: cmds, Exec: true, Draw: w.Fence})
 	if err != nil {
 		return l, err
 	}
 	if written.Done == nil { // somebody came in since our look
-		return l, w.refused(c, v, key, &compat.HeldError{Key: key})
+		return l, w.refused(c, v, key, &protocol.HeldError{Key: key})
 	}
 	if len(v.readers) > 0 {
-		l.How = compat.TakenOver
+		l.How = protocol.TakenOver
 	}
 	l.Fence = written.Fence
 	return l, nil
@@ -68,16 +68,16 @@ func (w Write) refusal(v view, key string) error {
 		return v.writes(key)
 	}
 	if r, yes := v.reading(); yes {
-		return &compat.HeldError{Key: key, Value: r.name, Until: v.ours(r.until)}
+		return &protocol.HeldError{Key: key, Value: r.name, Until: v.ours(r.until)}
 	}
 	if until, yes := v.theirTurn(w.Prefer); yes {
-		return &compat.HeldError{Key: key, Until: until}
+		return &protocol.HeldError{Key: key, Until: until}
 	}
 	return nil
 }
 
 // refused says that a writer that was refused waits, unless readers go first.
-func (w Write) refused(c *compat.Conn, v view, key string, err error) error {
+func (w Write) refused(c *protocol.Conn, v view, key string, err error) error {
 	if w.Prefer != ReadersFirst && err != ErrUpgrade {
 		v.waits(c, waitingOf(key))
 	}
@@ -88,19 +88,19 @@ func (w Write) refused(c *compat.Conn, v view, key string, err error) error {
 // 6.0.9 the key may expire unnoticed under the WATCH. A SETEX would then make it again, beside
 // readers that came in meanwhile and did not touch it (tx/extend-resurrects). A reader's lease does
 // not become a writer's.
-func (w Write) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
+func (w Write) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
 	if strings.HasPrefix(l.Value, reader) {
-		return l, compat.Change{}, ErrUpgrade
+		return l, protocol.Change{}, ErrUpgrade
 	}
-	ch := compat.Change{Key: l.Key, Value: l.Value, Draw: w.draws(l)}
-	cmd, err := compat.Expire(w.Millis, l.Key, ttl)
-	ch.Do = []compat.Cmd{cmd}
-	l.Until = compat.Until(now, ttl)
+	ch := protocol.Change{Key: l.Key, Value: l.Value, Draw: w.draws(l)}
+	cmd, err := protocol.Expire(w.Millis, l.Key, ttl)
+	ch.Do = []protocol.Cmd{cmd}
+	l.Until = protocol.Until(now, ttl)
 	return l, ch, err
 }
 
 // Release deletes the key if it still holds our token. Readers that wait have their turn then,
 // unless writers go first.
-func (w Write) Release(l compat.Lease) compat.Change {
-	return compat.Change{Key: l.Key, Value: l.Value, Do: append([]compat.Cmd{{"DEL", l.Key}}, w.passesTurn(l.Key)...)}
+func (w Write) Release(l protocol.Lease) protocol.Change {
+	return protocol.Change{Key: l.Key, Value: l.Value, Do: append([]protocol.Cmd{{"DEL", l.Key}}, w.passesTurn(l.Key)...)}
 }

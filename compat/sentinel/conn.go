@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
 	answers "github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // A conn is a connection to a server that was named master. It believes no
@@ -63,7 +63,7 @@ func (c *conn) ask(ctx context.Context) error {
 	defer cancel()
 	told := c.s.o.Clock.Now()
 	b := bounded{c.Conn, ctx}
-	replies, err := compat.NewConn(b).Pipe(compat.Cmd{"ROLE"}, compat.Cmd{"EXISTS", c.s.name})
+	replies, err := protocol.NewConn(b).Pipe(protocol.Cmd{"ROLE"}, protocol.Cmd{"EXISTS", c.s.name})
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/sentinel"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -121,7 +122,7 @@ func begin(t *testing.T) *failover {
 // another for good, for each kind of lock. Each has its own Source, as its own
 // process would.
 func (f *failover) clients(inTurns, forGood int) {
-	for kind, a := range map[string]compat.Algorithm{
+	for kind, a := range map[string]protocol.Algorithm{
 		"renamed":    txlock.Renamed{},
 		"pinned":     txlock.Renamed{}, // over the connection that took it
 		"lua":        setlock.Lua{},    // the new master knows no script
@@ -139,7 +140,7 @@ func (f *failover) clients(inTurns, forGood int) {
 }
 
 // client takes and releases a lock, again and again.
-func (f *failover) client(n int, kind string, a compat.Algorithm, brief bool) {
+func (f *failover) client(n int, kind string, a protocol.Algorithm, brief bool) {
 	o := compat.Options{MinPoll: 2 * time.Millisecond, MaxPoll: 20 * time.Millisecond, Timeout: 500 * time.Millisecond, Cleanup: time.Second, Renew: !brief}
 	if kind == "pinned" {
 		o.MaxPinned = 1
@@ -193,7 +194,7 @@ func (f *failover) client(n int, kind string, a compat.Algorithm, brief bool) {
 
 // asked is when the lock was last asked for, by the client's clock.
 func asked(l *compat.Lock) time.Time {
-	return l.Until().Add(-compat.Until(time.Time{}, ttl).Sub(time.Time{}))
+	return l.Until().Add(-protocol.Until(time.Time{}, ttl).Sub(time.Time{}))
 }
 
 // What a 7.0 sends to its replicas for SETEX, SET NX PX, RENAMENX, EXPIRE and PEXPIRE.

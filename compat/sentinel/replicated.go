@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // Replicated is an Algorithm whose lease counts only when it is on the replicas too. After each
@@ -21,7 +21,7 @@ import (
 //
 // The fence's counter is replicated with the lock: a new master that has the lock gives its fence to nobody else.
 type Replicated struct {
-	compat.Algorithm
+	protocol.Algorithm
 
 	// Replicas is how many replicas must have the lease. Default: 1. Set it to the number of all
 	// replicas: otherwise one without the lease may be promoted.
@@ -35,11 +35,11 @@ type Replicated struct {
 var errNotReplicated = errors.New("setnxlock: too few replicas have it")
 
 // Acquire is the Algorithm's, confirmed by the replicas. A Timeout that WAIT can't express is
-// [compat.ErrInvalid]: rounded down to 0, WAIT would wait for ever.
-func (r Replicated) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+// [protocol.ErrInvalid]: rounded down to 0, WAIT would wait for ever.
+func (r Replicated) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	ms, err := r.millis()
 	if err != nil {
-		return compat.Lease{Key: key}, err
+		return protocol.Lease{Key: key}, err
 	}
 	l, err := r.Algorithm.Acquire(c, now, key, ttl)
 	if err == nil {
@@ -49,14 +49,14 @@ func (r Replicated) Acquire(c *compat.Conn, now time.Time, key string, ttl time.
 }
 
 // Extend is the Algorithm's change, with WAIT behind it on the same connection.
-func (r Replicated) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
+func (r Replicated) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
 	ms, err := r.millis()
 	if err != nil {
-		return l, compat.Change{}, err
+		return l, protocol.Change{}, err
 	}
 	next, ch, err := r.Algorithm.Extend(now, l, ttl, rotate)
 	after := ch.After
-	ch.After = func(c *compat.Conn) error {
+	ch.After = func(c *protocol.Conn) error {
 		if after != nil {
 			if err := after(c); err != nil {
 				return err
@@ -68,10 +68,10 @@ func (r Replicated) Extend(now time.Time, l compat.Lease, ttl time.Duration, rot
 }
 
 // Traits are the Algorithm's; the check asks for WAIT first.
-func (r Replicated) Traits() compat.Traits {
+func (r Replicated) Traits() protocol.Traits {
 	t := r.Algorithm.Traits()
 	check := t.Check
-	t.Check = func(c *compat.Conn, key string) error {
+	t.Check = func(c *protocol.Conn, key string) error {
 		if _, err := c.Do("WAIT", 0, 1); err != nil {
 			return c.Lacks(err, "it has no WAIT (it came with 3.0), so nothing tells what the replicas have", "the algorithm without sentinel.Replicated")
 		}
@@ -87,10 +87,10 @@ func (r Replicated) millis() (int64, error) {
 	if r.Timeout == 0 {
 		return 100, nil
 	}
-	return compat.Whole(r.Timeout, time.Millisecond)
+	return protocol.Whole(r.Timeout, time.Millisecond)
 }
 
-func (r Replicated) wait(c *compat.Conn, ms int64) error {
+func (r Replicated) wait(c *protocol.Conn, ms int64) error {
 	want := max(r.Replicas, 1)
 	have, err := redis.Int(c.Do("WAIT", want, ms))
 	if err == nil && have < want {

@@ -11,6 +11,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/sentinel"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -50,7 +51,7 @@ func TestReplicated(t *testing.T) {
 func TestReplicatedTimeout(t *testing.T) {
 	n, servers := newNetwork(t, "5.0")
 	dialled, _ := n.dial(t.Context(), addr(0))
-	c := compat.NewConn(dialled)
+	c := protocol.NewConn(dialled)
 	for _, d := range []time.Duration{time.Nanosecond, -time.Second} {
 		a := sentinel.Replicated{Algorithm: txlock.Renamed{}, Timeout: d}
 		if _, err := a.Acquire(c, time.Now(), "k", time.Minute); !errors.Is(err, compat.ErrInvalid) {
@@ -163,7 +164,7 @@ func TestReplicatedCheck(t *testing.T) {
 		n, servers := newNetwork(t, c.version)
 		servers[0].answer("WAIT", c.wait)
 		conn, _ := n.dial(t.Context(), addr(0))
-		err := sentinel.Replicated{Algorithm: txlock.Renamed{}}.Traits().Check(compat.NewConn(conn), "k")
+		err := sentinel.Replicated{Algorithm: txlock.Renamed{}}.Traits().Check(protocol.NewConn(conn), "k")
 		if c.why == "" && err != nil || c.why != "" && (!errors.Is(err, compat.ErrUnsafeServer) || !strings.Contains(err.Error(), c.why)) {
 			t.Errorf("on %s: %v, want %q", c.version, err, c.why)
 		}
@@ -177,7 +178,7 @@ func TestReplicatedCheck(t *testing.T) {
 func TestReplicatedAsks(t *testing.T) {
 	plain := sentinel.Replicated{Algorithm: txlock.Guarded{}}
 	for _, c := range []struct {
-		a    compat.Algorithm
+		a    protocol.Algorithm
 		have int64
 		want string
 		done bool
@@ -191,7 +192,7 @@ func TestReplicatedAsks(t *testing.T) {
 		n, _ := newNetwork(t, "5.0")
 		dialled, _ := n.dial(t.Context(), addr(0))
 		var asked []string
-		conn := compat.NewConn(faulty.Over(dialled, func(m faulty.Message) faulty.Fate {
+		conn := protocol.NewConn(faulty.Over(dialled, func(m faulty.Message) faulty.Fate {
 			if m.Name != "WAIT" {
 				return faulty.Fate{}
 			}

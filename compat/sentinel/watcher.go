@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
 	answers "github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // errUnknownName means that a Sentinel watches no master of this name.
@@ -297,8 +297,8 @@ func (w *watcher) put(ctx context.Context, s *Source) (answer, error) {
 		}
 	}
 	a.id = w.id
-	replies, err := compat.NewConn(bounded{w.c, ctx}).Pipe(
-		compat.Cmd{"SENTINEL", "get-master-addr-by-name", s.name}, compat.Cmd{"SENTINEL", "sentinels", s.name})
+	replies, err := protocol.NewConn(bounded{w.c, ctx}).Pipe(
+		protocol.Cmd{"SENTINEL", "get-master-addr-by-name", s.name}, protocol.Cmd{"SENTINEL", "sentinels", s.name})
 	if err != nil {
 		return a, err
 	}

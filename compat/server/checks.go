@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // life is the TTL, in seconds, of the scratch keys that tell the clock.
@@ -91,7 +91,7 @@ func (p *probe) question(ask func(q *ability.Asker) error) (err error) {
 // answers them all, so that among five replies in a row, wherever they begin,
 // there is one to "$3" and one to "GET" without its key.
 func (p *probe) get() bool {
-	get := compat.Cmd{"GET", p.a}
+	get := protocol.Cmd{"GET", p.a}
 	r := p.ask(get, get, get, get, get)
 	p.asked = []string{"GET a, five times"}
 	all := strings.ToLower(fmt.Sprint(r...))
@@ -108,12 +108,12 @@ func (p *probe) get() bool {
 	case answer.Of(first) == answer.Node:
 		return p.node()
 	case first == errSilent: // one is answered
-		p.err = fmt.Errorf("%w: it answers a GET, and not five in one write, twice", compat.ErrUnanswered)
+		p.err = fmt.Errorf("%w: it answers a GET, and not five in one write, twice", protocol.ErrUnanswered)
 	case first == errClosed:
 		p.err = fmt.Errorf("setnxlock: probing the server: it %w on five GETs", first)
 	case refused:
 		p.err = p.denied(first)
-		var denied *compat.DeniedError
+		var denied *protocol.DeniedError
 		if errors.As(p.err, &denied) {
 			denied.Command = "GET"
 		} else {
@@ -133,7 +133,7 @@ const another = "another server"
 
 // unfit ends the questions: the server does not answer as every Redis does.
 func (p *probe) unfit(why, use string) {
-	p.err = &compat.UnsafeServerError{Version: p.r.Version, Why: why, Use: use}
+	p.err = &protocol.UnsafeServerError{Version: p.r.Version, Why: why, Use: use}
 }
 
 // slots is of how many keys a server is asked whether it has them: a node with half of the slots passes for
@@ -146,9 +146,9 @@ func (p *probe) node() bool {
 	if p.source.Slots {
 		return true
 	}
-	gets := make([]compat.Cmd, slots)
+	gets := make([]protocol.Cmd, slots)
 	for i := range gets {
-		gets[i] = compat.Cmd{"GET", fmt.Sprint(p.a, "-", i)}
+		gets[i] = protocol.Cmd{"GET", fmt.Sprint(p.a, "-", i)}
 	}
 	mine := ""
 	for i, r := range p.ask(gets...) {
@@ -174,7 +174,7 @@ func (p *probe) node() bool {
 }
 
 func (p *probe) ping() bool {
-	p.r.Ping = text(p.ask(compat.Cmd{"PING"})[0]) == "PONG"
+	p.r.Ping = text(p.ask(protocol.Cmd{"PING"})[0]) == "PONG"
 	return p.r.Ping
 }
 
@@ -217,11 +217,11 @@ func (p *probe) one() bool {
 
 // elsewhere says what another connection has otherwise, and whether one was looked at.
 func (p *probe) elsewhere() (looked bool, why string) {
-	mark, id := compat.NewToken(), ""
+	mark, id := protocol.NewToken(), ""
 	if p.r.Info {
-		id = runID(p.ask(compat.Cmd{"INFO"})[0])
+		id = runID(p.ask(protocol.Cmd{"INFO"})[0])
 	}
-	set, err := p.make(p.a, mark, compat.Cmd{"EXPIRE", p.a, life})
+	set, err := p.make(p.a, mark, protocol.Cmd{"EXPIRE", p.a, life})
 	if _, kept := set.(int64); err != nil || !kept {
 		return false, "" // no server is known to keep it
 	}
@@ -232,9 +232,9 @@ func (p *probe) elsewhere() (looked bool, why string) {
 		if full { // a pool that has no more: ours makes room
 			p.drop()
 		}
-		look := []compat.Cmd{{"GET", p.a}}
+		look := []protocol.Cmd{{"GET", p.a}}
 		if id != "" {
-			look = append(look, compat.Cmd{"INFO"})
+			look = append(look, protocol.Cmd{"INFO"})
 		}
 		r, _ := s.ask(look...)
 		_, refused := r[0].(redis.Error)
@@ -270,7 +270,7 @@ func runID(info any) string {
 // our scratch keys alone, but what their prefix says: the locks.
 func (p *probe) denied(err error) error {
 	err = p.conn.denied(p.o.beside(), err)
-	var d *compat.DeniedError
+	var d *protocol.DeniedError
 	if errors.As(err, &d) && d.Key != "" {
 		d.Remedy = "the user's ACL does not cover the scratch keys of these questions: ask under a prefix that it covers (--prefix)"
 		if p.o.Prefix != "" {

@@ -9,6 +9,7 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/server"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
@@ -58,7 +59,7 @@ func TestClockAgrees(t *testing.T) {
 				t.Errorf("%s: a second before the end: %v, want ErrHeld", v, err)
 			}
 			clk.now = clk.now.Add(time.Second + 200*time.Millisecond)
-			if l, err := lock(compat.Options{Clock: right[1-i]}, key); err != nil || l.Lease().How != compat.TakenOver {
+			if l, err := lock(compat.Options{Clock: right[1-i]}, key); err != nil || l.Lease().How != protocol.TakenOver {
 				t.Errorf("%s: after the end: %v", v, err)
 			}
 		}

@@ -4,13 +4,13 @@ import (
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // askInfo takes hints: the version, the role, the settings that CONFIG may not
 // tell.
 func (p *probe) askInfo() bool {
-	reply := p.ask(compat.Cmd{"INFO"})[0]
+	reply := p.ask(protocol.Cmd{"INFO"})[0]
 	text, err := redis.String(reply, nil)
 	if list, lerr := redis.Strings(reply, nil); lerr == nil && len(list) > 0 { // SSDB's is an array
 		text, err = "server_name:"+strings.TrimSuffix(list[0], "-server")+"\n", nil
@@ -34,7 +34,7 @@ func (p *probe) role() bool {
 		p.asked, p.answers = []string{"–"}, []string{"INFO says " + p.r.Role}
 		return true
 	}
-	list, err := redis.Values(p.ask(compat.Cmd{"ROLE"})[0], nil)
+	list, err := redis.Values(p.ask(protocol.Cmd{"ROLE"})[0], nil)
 	if err != nil || len(list) == 0 {
 		return false
 	}
@@ -54,9 +54,9 @@ func (p *probe) setRole(s string) {
 // some of it.
 func (p *probe) config() bool {
 	names := []string{"maxmemory", "maxmemory-policy", "timeout", "save", "appendonly"}
-	cmds := make([]compat.Cmd, len(names))
+	cmds := make([]protocol.Cmd, len(names))
 	for i, n := range names {
-		cmds[i] = compat.Cmd{"CONFIG", "GET", n}
+		cmds[i] = protocol.Cmd{"CONFIG", "GET", n}
 	}
 	p.conf = make(map[string]string)
 	for i, r := range p.ask(cmds...) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // Kept is how long a [Memory] believes an answer: what an administrator grants or configures is
@@ -177,7 +178,7 @@ func (m *Memory) UnmarshalJSON(b []byte) error {
 func (r Report) Remembered() bool { return r.who.RunID != "" }
 
 // SameServer reports whether c leads to the server that r is about: one command.
-func (r Report) SameServer(c *compat.Conn) bool {
+func (r Report) SameServer(c *protocol.Conn) bool {
 	info, err := redis.String(c.Do("INFO"))
 	return err == nil && r.who.RunID != "" && parseInfo(info)["run_id"] == r.who.RunID
 }
@@ -189,7 +190,7 @@ var errUnnamed = errors.New("setnxlock: the server has no name")
 func identify(ctx context.Context, source compat.Source, o Options) (identity, error) {
 	p := newProbe(ctx, source, o)
 	defer p.close()
-	told, err := redis.String(p.ask(compat.Cmd{"INFO"})[0], nil)
+	told, err := redis.String(p.ask(protocol.Cmd{"INFO"})[0], nil)
 	if p.err != nil {
 		return identity{}, p.err
 	}
@@ -200,7 +201,7 @@ func identify(ctx context.Context, source compat.Source, o Options) (identity, e
 	}
 	if major, _, _ := strings.Cut(who.Version, "."); major != "" {
 		if n, err := strconv.Atoi(major); err == nil && n >= 6 { // ACL
-			reply := p.ask(compat.Cmd{"ACL", "WHOAMI"})[0]
+			reply := p.ask(protocol.Cmd{"ACL", "WHOAMI"})[0]
 			if who.User, err = redis.String(reply, nil); err != nil {
 				who.User = "refused: " + text(reply)
 			}

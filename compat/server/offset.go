@@ -10,6 +10,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // ErrNoClock means that the server's clock can't be read: it refuses TIME, and EXPIREAT with PTTL
@@ -91,7 +92,7 @@ func (m *comparison) compare() (interval, error) {
 var errNoWay = errors.New("no way")
 
 // sample asks cmds and notes our time before and after.
-func (m *comparison) sample(cmds ...compat.Cmd) (replies []any, before, after time.Time) {
+func (m *comparison) sample(cmds ...protocol.Cmd) (replies []any, before, after time.Time) {
 	before = m.clk.Now()
 	replies = m.ask(cmds...)
 	after = m.clk.Now()
@@ -120,7 +121,7 @@ const quick = 5
 
 func (m *comparison) byTime() error {
 	for range quick {
-		r, before, after := m.sample(compat.Cmd{"TIME"})
+		r, before, after := m.sample(protocol.Cmd{"TIME"})
 		t, ok := answer.Time(r[0])
 		if !ok {
 			return errNoWay
@@ -139,7 +140,7 @@ func (m *comparison) byPTTL() error {
 	}
 	fine := false
 	for range quick {
-		r, before, after := m.sample(compat.Cmd{"PTTL", m.a})
+		r, before, after := m.sample(protocol.Cmd{"PTTL", m.a})
 		left, ok := r[0].(int64)
 		if !ok || left <= 0 {
 			return errNoWay
@@ -168,11 +169,11 @@ func (m *comparison) setEnd() error {
 	m.wrote = true
 	for _, ahead := range []time.Duration{life * time.Second, 25 * time.Hour, 400 * 24 * time.Hour, 30 * 365 * 24 * time.Hour} {
 		m.end = m.clk.Now().Add(ahead).Unix()
-		set, err := m.make(m.a, "x", compat.Cmd{"EXPIREAT", m.a, m.end})
+		set, err := m.make(m.a, "x", protocol.Cmd{"EXPIREAT", m.a, m.end})
 		if err != nil {
 			return fmt.Errorf("setnxlock: the server's clock can't be read: %w", err)
 		}
-		r := m.ask(compat.Cmd{"TTL", m.a})
+		r := m.ask(protocol.Cmd{"TTL", m.a})
 		if _, refused := set.(redis.Error); refused {
 			return ErrNoClock
 		}
@@ -187,9 +188,9 @@ func (m *comparison) setEnd() error {
 // make makes key anew, with value, and gives it an end by a command, whose reply it returns. Nobody sees the key
 // without an end: it is made in one transaction, or where there is none by SETEX. The error is
 // the refusal of what makes the key.
-func (p *probe) make(key, value string, end compat.Cmd) (any, error) {
+func (p *probe) make(key, value string, end protocol.Cmd) (any, error) {
 	if !p.asksMulti { // where MULTI is refused, what follows it would run one by one
-		r := p.ask(compat.Cmd{"MULTI"}, compat.Cmd{"GET", key}, compat.Cmd{"EXEC"})
+		r := p.ask(protocol.Cmd{"MULTI"}, protocol.Cmd{"GET", key}, protocol.Cmd{"EXEC"})
 		done, ok := r[2].([]any)
 		p.asksMulti, p.multis = true, ok && len(done) == 1
 		if !p.multis {
@@ -197,13 +198,13 @@ func (p *probe) make(key, value string, end compat.Cmd) (any, error) {
 		}
 	}
 	if !p.multis {
-		r := p.ask(compat.Cmd{"SETEX", key, life, value}, end)
+		r := p.ask(protocol.Cmd{"SETEX", key, life, value}, end)
 		if e, refused := r[0].(redis.Error); refused {
 			return nil, e
 		}
 		return r[1], p.err
 	}
-	r := p.ask(compat.Cmd{"MULTI"}, compat.Cmd{"DEL", key}, compat.Cmd{"SET", key, value}, end, compat.Cmd{"EXEC"})
+	r := p.ask(protocol.Cmd{"MULTI"}, protocol.Cmd{"DEL", key}, protocol.Cmd{"SET", key, value}, end, protocol.Cmd{"EXEC"})
 	done, ok := r[4].([]any)
 	if !ok || len(done) != 3 { // 2.0 to 2.4 stay in MULTI then
 		p.drop()

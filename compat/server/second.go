@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 const (
@@ -70,7 +70,7 @@ func (m *comparison) byTTL() error {
 
 // second takes a sample: the server's second, if TTL does not round.
 func (m *comparison) second() (time.Time, error) {
-	r, before, after := m.sample(compat.Cmd{"TTL", m.a})
+	r, before, after := m.sample(protocol.Cmd{"TTL", m.a})
 	left, err := redis.Int64(r[0], nil)
 	if m.err != nil {
 		return time.Time{}, m.err
@@ -113,7 +113,7 @@ func (m *comparison) rounds() (halves, known bool, err error) {
 		return false, false, err
 	}
 	begun := m.clk.Now()
-	set, err := m.make(m.b, "x", compat.Cmd{"EXPIRE", m.b, life})
+	set, err := m.make(m.b, "x", protocol.Cmd{"EXPIRE", m.b, life})
 	made := m.clk.Now()
 	if err == nil && set != int64(1) {
 		err = fmt.Errorf("%w: EXPIRE answers %s", ErrNoClock, text(set))
@@ -124,7 +124,7 @@ func (m *comparison) rounds() (halves, known bool, err error) {
 	if err := m.sleepUntil(second.Add(late - m.in.middle())); err != nil {
 		return false, false, err
 	}
-	r, asked, ended := m.sample(compat.Cmd{"TTL", m.b})
+	r, asked, ended := m.sample(protocol.Cmd{"TTL", m.b})
 	left, ok := r[0].(int64)
 	switch {
 	case m.err != nil:

@@ -22,6 +22,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // ErrAuth means that the server asks for a password, or for another one.
@@ -45,7 +46,7 @@ type Options struct {
 	Brief bool
 
 	// Token makes the names of the scratch keys, which must be nobody else's.
-	// nil: compat.NewToken.
+	// nil: protocol.NewToken.
 	Token func() string
 }
 
@@ -209,7 +210,7 @@ func newProbe(ctx context.Context, source compat.Source, o Options) *probe {
 	p := &probe{r: &Report{}, o: o, conn: &conn{}}
 	p.session = newSession(ctx, source, o.timeout(), "")
 	if o.Token == nil {
-		o.Token = compat.NewToken
+		o.Token = protocol.NewToken
 	}
 	p.scratch(o.beside() + o.Token())
 	return p
@@ -217,7 +218,7 @@ func newProbe(ctx context.Context, source compat.Source, o Options) *probe {
 
 // scratch begins with scratch keys that nobody else has: a, and one in its slot.
 func (p *probe) scratch(a string) {
-	p.a, p.b, p.key = a, compat.Aux(a, "b"), a
+	p.a, p.b, p.key = a, protocol.Aux(a, "b"), a
 	p.asker = ability.New(nil, p.a, p.b, false)
 	p.asker.Again = func() { p.asked, p.answers = nil, nil } // one account of it is enough
 }
@@ -250,13 +251,13 @@ func (p *probe) run() {
 }
 
 // ask is session.ask for the record.
-func (p *probe) ask(cmds ...compat.Cmd) []any {
+func (p *probe) ask(cmds ...protocol.Cmd) []any {
 	replies, _ := p.asks(cmds...)
 	return replies
 }
 
 // asks is ask, and reports whether the server closed the connection.
-func (p *probe) asks(cmds ...compat.Cmd) (replies []any, lost bool) {
+func (p *probe) asks(cmds ...protocol.Cmd) (replies []any, lost bool) {
 	replies, lost = p.session.ask(cmds...)
 	if lost && replies[0] == errClosed {
 		if !slices.Contains(p.closers, p.check) {
@@ -273,7 +274,7 @@ func (p *probe) asks(cmds ...compat.Cmd) (replies []any, lost bool) {
 	return replies, lost
 }
 
-func (p *probe) dels() []compat.Cmd { return []compat.Cmd{{"DEL", p.a}, {"DEL", p.b}} }
+func (p *probe) dels() []protocol.Cmd { return []protocol.Cmd{{"DEL", p.a}, {"DEL", p.b}} }
 
 // cleanUp removes the scratch keys whatever happened, on another connection
 // if need be.
@@ -295,7 +296,7 @@ func (p *probe) cleanUp() {
 }
 
 // spell writes a command with the scratch keys' short names.
-func (p *probe) spell(m compat.Cmd) string {
+func (p *probe) spell(m protocol.Cmd) string {
 	words := make([]string, len(m))
 	for i, w := range m {
 		words[i] = fmt.Sprint(w)

@@ -13,6 +13,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/safe"
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // A session asks one question after the other, over one connection for as long
@@ -21,8 +22,8 @@ type session struct {
 	ctx     context.Context
 	source  compat.Source
 	timeout time.Duration
-	key     string       // what a plain GET asks for
-	tidy    []compat.Cmd // what is sent along with it, so that what ran before a breakage does not tell
+	key     string         // what a plain GET asks for
+	tidy    []protocol.Cmd // what is sent along with it, so that what ran before a breakage does not tell
 
 	c     redis.Conn // nil: none borrowed
 	sure  bool       // c has answered before
@@ -48,7 +49,7 @@ const (
 // row, each time on a connection on which a plain GET worked just before, and
 // if a GET works afterwards. All replies are then errClosed or errSilent. Any
 // other breakage ends the session: err is set and all replies are nil.
-func (s *session) ask(cmds ...compat.Cmd) (replies []any, lost bool) {
+func (s *session) ask(cmds ...protocol.Cmd) (replies []any, lost bool) {
 	none := make([]any, len(cmds))
 	for try := 0; ; try++ {
 		if s.err != nil {
@@ -96,7 +97,7 @@ func (s *session) connect() bool {
 		if err = s.borrow(); err != nil {
 			continue
 		}
-		if _, err = s.pipe(append([]compat.Cmd{{"GET", s.key}}, s.tidy...)); err == nil {
+		if _, err = s.pipe(append([]protocol.Cmd{{"GET", s.key}}, s.tidy...)); err == nil {
 			s.sure = true
 			return true
 		}
@@ -122,7 +123,7 @@ func (s *session) pongs() bool {
 	if s.borrow() != nil {
 		return false
 	}
-	r, err := s.pipe([]compat.Cmd{{"PING"}})
+	r, err := s.pipe([]protocol.Cmd{{"PING"}})
 	return err == nil && text(r[0]) == "PONG"
 }
 
@@ -173,13 +174,13 @@ func (s *session) borrow() error {
 	return nil
 }
 
-func (s *session) pipe(cmds []compat.Cmd) ([]any, error) {
+func (s *session) pipe(cmds []protocol.Cmd) ([]any, error) {
 	if s.ctx.Err() != nil {
 		return nil, s.ctx.Err()
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
 	defer cancel()
-	return compat.NewConn(timed{s.c, ctx}).Pipe(cmds...)
+	return protocol.NewConn(timed{s.c, ctx}).Pipe(cmds...)
 }
 
 // fail ends the session. The context's end outweighs what it brought about.
@@ -212,7 +213,7 @@ func (s *session) drop() {
 	s.close()
 }
 
-// timed brings a context to a compat.Conn, which knows of none.
+// timed brings a context to a protocol.Conn, which knows of none.
 type timed struct {
 	redis.Conn
 	ctx context.Context

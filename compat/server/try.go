@@ -8,6 +8,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // Try runs check, an algorithm's own, on the server that has key. A connection that breaks proves
@@ -15,7 +16,7 @@ import (
 // connections in a row, while a GET works before and after it, Try returns [compat.ErrUnanswered]
 // and says what was seen: a proxy does that with a command that it lacks. A refusal because of a
 // permission or memory is [compat.ErrDenied]. Other errors are check's, or the connection's.
-func Try(ctx context.Context, source compat.Source, key string, o Options, check func(c *compat.Conn, key string) error) error {
+func Try(ctx context.Context, source compat.Source, key string, o Options, check func(c *protocol.Conn, key string) error) error {
 	s := newSession(ctx, source, o.timeout(), key)
 	defer s.close()
 	const tries = 4
@@ -50,22 +51,22 @@ func Try(ctx context.Context, source compat.Source, key string, o Options, check
 // A conn puts a check's commands to a session. Nothing is received from it.
 type conn struct {
 	redis.Conn // none
-	ask        func(...compat.Cmd) (replies []any, lost bool)
+	ask        func(...protocol.Cmd) (replies []any, lost bool)
 	failed     func() error
 
-	on      *compat.Conn // over it
-	sent    []compat.Cmd
+	on      *protocol.Conn // over it
+	sent    []protocol.Cmd
 	refused redis.Error // errClosed or errSilent, once a command broke the connection
 	blamed  string      // that command, or the names of those in one write
 }
 
 // over is the Conn that asks over c.
-func (c *conn) over() *compat.Conn {
-	c.on = compat.NewConn(c)
+func (c *conn) over() *protocol.Conn {
+	c.on = protocol.NewConn(c)
 	return c.on
 }
 
-// denied is compat.Conn.Denied's.
+// denied is protocol.Conn.Denied's.
 func (c *conn) denied(key string, err error) error {
 	if c.on == nil {
 		c.over()
@@ -78,7 +79,7 @@ func (c *conn) Close() error { return nil }
 func (c *conn) Flush() error { return nil }
 
 func (c *conn) Send(name string, args ...any) error {
-	c.sent = append(c.sent, append(compat.Cmd{name}, args...))
+	c.sent = append(c.sent, append(protocol.Cmd{name}, args...))
 	return nil
 }
 
@@ -86,7 +87,7 @@ func (c *conn) Do(name string, args ...any) (any, error) {
 	cmds := c.sent
 	c.sent = nil
 	if name != "" {
-		cmds = append(cmds, append(compat.Cmd{name}, args...))
+		cmds = append(cmds, append(protocol.Cmd{name}, args...))
 	}
 	replies, lost := c.ask(cmds...)
 	if lost {

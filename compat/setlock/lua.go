@@ -3,7 +3,7 @@ package setlock
 import (
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // Lua is the lock that the page of SET recommends: the server compares and acts
@@ -18,7 +18,7 @@ import (
 type Lua struct{ Options }
 
 // Acquire makes one attempt to hold key until now+ttl.
-func (k Lua) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (k Lua) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	if k.Fence {
 		return Script(k).Acquire(c, now, key, ttl)
 	}
@@ -26,17 +26,17 @@ func (k Lua) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duratio
 }
 
 // Extend moves the end of l to now+ttl.
-func (k Lua) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
-	return k.extend(compat.Script, now, l, ttl, rotate)
+func (k Lua) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
+	return k.extend(protocol.Script, now, l, ttl, rotate)
 }
 
 // Release deletes the key if it still holds our token.
-func (k Lua) Release(l compat.Lease) compat.Change { return release(compat.Script, l) }
+func (k Lua) Release(l protocol.Lease) protocol.Change { return release(protocol.Script, l) }
 
 // Traits say that it checks the server.
-func (k Lua) Traits() compat.Traits { return compat.Traits{Rotates: true, Check: k.check} }
+func (k Lua) Traits() protocol.Traits { return protocol.Traits{Rotates: true, Check: k.check} }
 
 // check returns ErrUnsafeServer if the server has no SET … NX PX, or does not let us run scripts.
-func (k Lua) check(c *compat.Conn, key string) error {
+func (k Lua) check(c *protocol.Conn, key string) error {
 	return k.checkScripts(c, key, "setlock.Watched", sets()...)
 }

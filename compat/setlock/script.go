@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // Script is the lock for servers that have scripts and no SET … NX PX: Redis
@@ -38,7 +38,7 @@ return fence
 `)
 
 // Acquire makes one attempt to hold key until now+ttl.
-func (k Script) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (k Script) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	l, ms, err := k.lease(now, key, ttl)
 	if err != nil {
 		return l, err
@@ -46,14 +46,14 @@ func (k Script) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dura
 	return k.take(c, l, ms)
 }
 
-func (k Script) take(c *compat.Conn, l compat.Lease, ms int64) (compat.Lease, error) {
+func (k Script) take(c *protocol.Conn, l protocol.Lease, ms int64) (protocol.Lease, error) {
 	args := []any{1, l.Key, l.Value, ms}
 	if k.draws(l) {
-		args = []any{2, l.Key, compat.Aux(l.Key, "fence"), l.Value, ms}
+		args = []any{2, l.Key, protocol.Aux(l.Key, "fence"), l.Value, ms}
 	}
 	reply, err := take.Do(c, args...)
 	if err == nil && reply == nil {
-		return l, &compat.HeldError{Key: l.Key}
+		return l, &protocol.HeldError{Key: l.Key}
 	}
 	if err == nil && k.draws(l) {
 		l.Fence, err = c.Fence(l.Key, reply)
@@ -62,17 +62,17 @@ func (k Script) take(c *compat.Conn, l compat.Lease, ms int64) (compat.Lease, er
 }
 
 // Extend moves the end of l to now+ttl.
-func (k Script) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
-	return k.extend(compat.Script, now, l, ttl, rotate)
+func (k Script) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
+	return k.extend(protocol.Script, now, l, ttl, rotate)
 }
 
 // Release deletes the key if it still holds our token.
-func (k Script) Release(l compat.Lease) compat.Change { return release(compat.Script, l) }
+func (k Script) Release(l protocol.Lease) protocol.Change { return release(protocol.Script, l) }
 
 // Traits say that it checks the server.
-func (k Script) Traits() compat.Traits { return compat.Traits{Rotates: true, Check: k.check} }
+func (k Script) Traits() protocol.Traits { return protocol.Traits{Rotates: true, Check: k.check} }
 
 // check returns ErrUnsafeServer if the server does not let us run scripts.
-func (k Script) check(c *compat.Conn, key string) error {
+func (k Script) check(c *protocol.Conn, key string) error {
 	return k.checkScripts(c, key, older, ability.Need{Ability: ability.Milliseconds, Use: older})
 }

@@ -31,8 +31,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // Options are the same for each variant. The zero value works.
@@ -41,33 +41,33 @@ type Options struct {
 	// every acquisition.
 	Fence bool
 
-	// Token returns the value of the next acquisition, unique to it. nil: [compat.NewToken].
+	// Token returns the value of the next acquisition, unique to it. nil: [protocol.NewToken].
 	Token func() string
 }
 
 // lease is the one to ask for, and its ttl in milliseconds, rounded up.
-func (o Options) lease(now time.Time, key string, ttl time.Duration) (compat.Lease, int64, error) {
-	ms, err := compat.Whole(ttl, time.Millisecond)
-	return compat.Lease{Key: key, Value: o.token(), Until: compat.Until(now, ttl), How: compat.Free}, ms, err
+func (o Options) lease(now time.Time, key string, ttl time.Duration) (protocol.Lease, int64, error) {
+	ms, err := protocol.Whole(ttl, time.Millisecond)
+	return protocol.Lease{Key: key, Value: o.token(), Until: protocol.Until(now, ttl), How: protocol.Free}, ms, err
 }
 
 // set acquires with SET … NX PX, and with a fence in MULTI: one round trip. A refused attempt
 // burns a number then.
-func (o Options) set(c *compat.Conn, now time.Time, key string, ttl time.Duration, last bool) (compat.Lease, error) {
+func (o Options) set(c *protocol.Conn, now time.Time, key string, ttl time.Duration, last bool) (protocol.Lease, error) {
 	l, ms, err := o.lease(now, key, ttl)
 	if err != nil {
 		return l, err
 	}
-	w, err := c.Write(key, compat.Write{Do: []compat.Cmd{{"SET", key, l.Value, "NX", "PX", ms}}, Draw: o.Fence, Last: last})
+	w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{{"SET", key, l.Value, "NX", "PX", ms}}, Draw: o.Fence, Last: last})
 	switch {
 	case err != nil:
 		return l, err
 	case w.Done == nil: // nothing was watched; but if EXEC says so, it did not run
-		return l, compat.ErrAborted
+		return l, protocol.ErrAborted
 	case w.Done[0] == nil && w.Seen.Watches():
 		return l, w.Seen.Refused(key)
 	case w.Done[0] == nil:
-		return l, &compat.HeldError{Key: key}
+		return l, &protocol.HeldError{Key: key}
 	}
 	l.Fence = w.Fence
 	return l, nil
@@ -76,36 +76,36 @@ func (o Options) set(c *compat.Conn, now time.Time, key string, ttl time.Duratio
 // extend is the change that moves the end of l to now+ttl: PEXPIRE, or PSETEX where the token is
 // to be a new one. A lease without a fence draws one: it was adopted, or its number was lost
 // with the reply.
-func (o Options) extend(by compat.Condition, now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
-	ch := compat.Change{If: by, Key: l.Key, Value: l.Value, Draw: o.draws(l)}
-	cmd, err := compat.Expire(true, l.Key, ttl)
+func (o Options) extend(by protocol.Condition, now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
+	ch := protocol.Change{If: by, Key: l.Key, Value: l.Value, Draw: o.draws(l)}
+	cmd, err := protocol.Expire(true, l.Key, ttl)
 	if rotate {
 		l.Value = o.token()
-		cmd, err = compat.SetEx(true, l.Key, l.Value, ttl)
+		cmd, err = protocol.SetEx(true, l.Key, l.Value, ttl)
 	}
-	ch.Do = []compat.Cmd{cmd}
-	l.Until = compat.Until(now, ttl)
+	ch.Do = []protocol.Cmd{cmd}
+	l.Until = protocol.Until(now, ttl)
 	return l, ch, err
 }
 
 // release is the change that removes the key.
-func release(by compat.Condition, l compat.Lease) compat.Change {
-	return compat.Change{If: by, Key: l.Key, Value: l.Value}
+func release(by protocol.Condition, l protocol.Lease) protocol.Change {
+	return protocol.Change{If: by, Key: l.Key, Value: l.Value}
 }
 
 func (o Options) token() string {
 	if o.Token != nil {
 		return o.Token()
 	}
-	return compat.NewToken()
+	return protocol.NewToken()
 }
 
 // draws says that l ought to have a fence and has none: it is being acquired, was adopted, or
 // its number was lost with the reply.
-func (o Options) draws(l compat.Lease) bool { return o.Fence && l.Fence == 0 }
+func (o Options) draws(l protocol.Lease) bool { return o.Fence && l.Fence == 0 }
 
 // Inspect reads the token and the TTL: one round trip.
-func (o Options) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
+func (o Options) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error) {
 	return c.InspectToken(now, key, time.Millisecond)
 }
 
@@ -119,17 +119,17 @@ func sets() []ability.Need {
 
 // checkScripts finds out whether the server has needs, and lets us run scripts, on two keys if o draws
 // fences: some proxies let through but one.
-func (o Options) checkScripts(c *compat.Conn, key, use string, needs ...ability.Need) error {
+func (o Options) checkScripts(c *protocol.Conn, key, use string, needs ...ability.Need) error {
 	err := ability.Check(c, key, true, append(needs, ability.Need{Ability: ability.Scripts, Use: use})...)
 	if err != nil || !o.Fence {
 		return err
 	}
-	nobodys := compat.Lease{Key: compat.Aux(key, "check:"+compat.NewToken()), Value: "nobody's"} // nothing is drawn for it
-	_, ch, err := o.extend(compat.Script, time.Time{}, nobodys, 20*time.Second, false)
+	nobodys := protocol.Lease{Key: protocol.Aux(key, "check:"+protocol.NewToken()), Value: "nobody's"} // nothing is drawn for it
+	_, ch, err := o.extend(protocol.Script, time.Time{}, nobodys, 20*time.Second, false)
 	if err == nil {
 		_, err = c.Run(ch)
 	}
-	if errors.Is(err, compat.ErrLost) {
+	if errors.Is(err, protocol.ErrLost) {
 		return nil
 	}
 	return c.Lacks(err, "it does not let us run scripts on two keys, which the fence needs", "no fence")

@@ -15,6 +15,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 )
 
@@ -28,13 +29,13 @@ func options(token string) setlock.Options {
 type variant struct {
 	name    string
 	version string // the oldest embedded one that it works on
-	make    func(setlock.Options) compat.Algorithm
+	make    func(setlock.Options) protocol.Algorithm
 }
 
 var variants = []variant{
-	{"lua", "2.6.12", func(o setlock.Options) compat.Algorithm { return setlock.Lua{Options: o} }},
-	{"watched", "2.6.12", func(o setlock.Options) compat.Algorithm { return setlock.Watched{Options: o} }},
-	{"script", "2.6", func(o setlock.Options) compat.Algorithm { return setlock.Script{Options: o} }},
+	{"lua", "2.6.12", func(o setlock.Options) protocol.Algorithm { return setlock.Lua{Options: o} }},
+	{"watched", "2.6.12", func(o setlock.Options) protocol.Algorithm { return setlock.Watched{Options: o} }},
+	{"script", "2.6", func(o setlock.Options) protocol.Algorithm { return setlock.Script{Options: o} }},
 }
 
 // A hash or the text of a script, by what it does.
@@ -66,8 +67,8 @@ var scripts = sync.OnceValue(func() map[string]string {
 	s := oldredis.MustNew("2.6.12", oldredis.Options{})
 	defer s.Close()
 	names, a := map[string]string{}, setlock.Script{}
-	named := func(name string) *compat.Conn {
-		return compat.NewConn(faulty.Over(s.Dial(), func(m faulty.Message) faulty.Fate {
+	named := func(name string) *protocol.Conn {
+		return protocol.NewConn(faulty.Over(s.Dial(), func(m faulty.Message) faulty.Fate {
 			if m.Name == "EVAL" {
 				names[redis.NewScript(-1, m.Args[0].(string)).Hash()] = name
 			}
@@ -88,10 +89,10 @@ var scripts = sync.OnceValue(func() map[string]string {
 })
 
 // dial returns a connection for algorithms that are run without a Locker.
-func dial(s *oldredis.Server) *compat.Conn { return compat.NewConn(s.Dial()) }
+func dial(s *oldredis.Server) *protocol.Conn { return protocol.NewConn(s.Dial()) }
 
 // extend carries out an extension of l over c.
-func extend(a compat.Algorithm, c *compat.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+func extend(a protocol.Algorithm, c *protocol.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
 	next, ch, err := a.Extend(now, l, ttl, false)
 	if err != nil {
 		return next, err
@@ -104,7 +105,7 @@ func extend(a compat.Algorithm, c *compat.Conn, now time.Time, l compat.Lease, t
 }
 
 // release carries out a release of l over c.
-func release(a compat.Algorithm, c *compat.Conn, l compat.Lease) error {
+func release(a protocol.Algorithm, c *protocol.Conn, l compat.Lease) error {
 	_, err := c.Run(a.Release(l))
 	return err
 }
@@ -115,7 +116,7 @@ func TestAcquire(t *testing.T) {
 	fenced.Fence = true
 	for _, c := range []struct {
 		name string
-		a    compat.Algorithm
+		a    protocol.Algorithm
 		want string
 	}{
 		{"lua", setlock.Lua{Options: options("me")}, "SET k me NX PX 10000 → OK\n"},
@@ -143,12 +144,12 @@ EXEC → [OK 1]
 }
 
 // knows makes s know the scripts, by way of a lock of another key.
-func knows(t *testing.T, c *compat.Conn, s *oldredis.Server, a compat.Algorithm) {
+func knows(t *testing.T, c *protocol.Conn, s *oldredis.Server, a protocol.Algorithm) {
 	t.Helper()
 	knowsAt(t, c, s.Now(), a)
 }
 
-func knowsAt(t *testing.T, c *compat.Conn, now time.Time, a compat.Algorithm) {
+func knowsAt(t *testing.T, c *protocol.Conn, now time.Time, a protocol.Algorithm) {
 	t.Helper()
 	l, err := a.Acquire(c, now, "another", ttl)
 	if err == nil {
@@ -202,7 +203,7 @@ EXEC → [1]
 // A server that has forgotten a script, here after SCRIPT FLUSH, gets it again,
 // and the lock notices nothing.
 func TestForgottenScripts(t *testing.T) {
-	for _, a := range []compat.Algorithm{setlock.Lua{Options: options("me")}, setlock.Script{Options: options("me")}} {
+	for _, a := range []protocol.Algorithm{setlock.Lua{Options: options("me")}, setlock.Script{Options: options("me")}} {
 		s := oldredis.Run(t, "2.6.12")
 		c := dial(s)
 		knows(t, c, s, a)
@@ -251,7 +252,7 @@ func TestNotOurs(t *testing.T) {
 				}
 			}
 			lost("nothing", compat.ErrLost)
-			for _, cmd := range []compat.Cmd{{"SETEX", "k", 5, "another"}, {"SET", "k", "another"}, {"RPUSH", "k", "another"}} {
+			for _, cmd := range []protocol.Cmd{{"SETEX", "k", 5, "another"}, {"SET", "k", "another"}, {"RPUSH", "k", "another"}} {
 				do(t, c, "DEL", "k")
 				do(t, c, cmd[0].(string), cmd[1:]...)
 				before, _ := redis.Int(c.Do("PTTL", "k"))
@@ -366,10 +367,10 @@ func TestScriptedFence(t *testing.T) {
 				t.Errorf("%s: %v", v.name, err)
 			}
 		}
-		if n, _ := redis.Int64(c.Do("GET", compat.Aux("k", "fence"))); n != l.Fence {
+		if n, _ := redis.Int64(c.Do("GET", protocol.Aux("k", "fence"))); n != l.Fence {
 			t.Errorf("%s: refused attempts brought the counter from %d to %d", v.name, l.Fence, n)
 		}
-		do(t, c, "SET", compat.Aux("other", "fence"), "no number")
+		do(t, c, "SET", protocol.Aux("other", "fence"), "no number")
 		if _, err := a.Acquire(c, s.Now(), "other", ttl); err == nil {
 			t.Errorf("%s: acquired without a fence", v.name)
 		}
@@ -385,7 +386,7 @@ func TestCompareThenDel(t *testing.T) {
 		s := oldredis.Run(t, v.version)
 		a := v.make(options("me"))
 		c, other := s.Dial(), s.Dial()
-		l, err := a.Acquire(compat.NewConn(c), s.Now(), "k", ttl)
+		l, err := a.Acquire(protocol.NewConn(c), s.Now(), "k", ttl)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -395,7 +396,7 @@ func TestCompareThenDel(t *testing.T) {
 				do(t, other, "SET", "k", "another")
 			}
 		}).Of("GET"))
-		err = release(a, compat.NewConn(paused), l)
+		err = release(a, protocol.NewConn(paused), l)
 		held, _ := redis.String(other.Do("GET", "k"))
 		switch v.name {
 		case "watched":
@@ -416,7 +417,7 @@ func TestCompareThenDel(t *testing.T) {
 func TestCheck(t *testing.T) {
 	px := "SET … NX PX (it came with 2.6.12); use "
 	for _, c := range []struct {
-		a       compat.Algorithm
+		a       protocol.Algorithm
 		version string
 		without string // a command that the server does not let us use
 		why     string // "": safe
@@ -470,7 +471,7 @@ func TestCheckIsByBehaviour(t *testing.T) {
 	} {
 		s := oldredis.Run(t, "7.0")
 		for _, v := range variants[:2] {
-			err := v.make(setlock.Options{}).Traits().Check(compat.NewConn(ignorant(s.Dial(), c.ignores)), "k")
+			err := v.make(setlock.Options{}).Traits().Check(protocol.NewConn(ignorant(s.Dial(), c.ignores)), "k")
 			if !errors.Is(err, compat.ErrUnsafeServer) || !strings.Contains(err.Error(), c.why) {
 				t.Errorf("%s, where %s is ignored: %v", v.name, c.ignores, err)
 			}
@@ -521,11 +522,11 @@ func TestFullServer(t *testing.T) {
 	_, err = c.Do("DEL", "nothing")
 	do(t, c, "DISCARD")
 	set(false)
-	full(t, compat.NewConn(c), "real", err != nil, set)
+	full(t, protocol.NewConn(c), "real", err != nil, set)
 }
 
 // full tries every lock on a server without memory. refuses: such a server refuses a DEL in a MULTI, too, as Redis 5.0 to 7.2 do.
-func full(t *testing.T, c *compat.Conn, version string, refuses bool, set func(full bool)) {
+func full(t *testing.T, c *protocol.Conn, version string, refuses bool, set func(full bool)) {
 	now := time.Date(2020, 1, 2, 0, 0, 0, 0, time.UTC)
 	for _, v := range variants {
 		a := v.make(setlock.Options{})

@@ -3,8 +3,8 @@ package setlock
 import (
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // Watched is the lock of SET for servers that forbid scripts: clouds, Garnet,
@@ -28,24 +28,24 @@ import (
 type Watched struct{ Options }
 
 // Acquire makes one attempt to hold key until now+ttl.
-func (k Watched) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (k Watched) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	return k.set(c, now, key, ttl, true)
 }
 
 // Extend moves the end of l to now+ttl.
-func (k Watched) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
-	return k.extend(compat.Watch, now, l, ttl, rotate)
+func (k Watched) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
+	return k.extend(protocol.Watch, now, l, ttl, rotate)
 }
 
 // Release deletes the key if it still holds our token.
-func (k Watched) Release(l compat.Lease) compat.Change { return release(compat.Watch, l) }
+func (k Watched) Release(l protocol.Lease) protocol.Change { return release(protocol.Watch, l) }
 
 // Traits say that it checks the server.
-func (k Watched) Traits() compat.Traits { return compat.Traits{Rotates: true, Check: k.check} }
+func (k Watched) Traits() protocol.Traits { return protocol.Traits{Rotates: true, Check: k.check} }
 
 // check returns ErrUnsafeServer if the server has no SET … NX PX, or no WATCH that stops an
 // EXEC.
-func (k Watched) check(c *compat.Conn, key string) error {
+func (k Watched) check(c *protocol.Conn, key string) error {
 	const use = "setlock.Lua"
 	return ability.Check(c, key, true, append(sets(), ability.Need{Ability: ability.Multi, Use: use}, ability.Need{Ability: ability.Watch, Use: use})...)
 }

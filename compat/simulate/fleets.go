@@ -5,6 +5,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/bridge"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/locks"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
@@ -13,12 +14,12 @@ import (
 func bridges() []Kind {
 	getset, _ := locks.Get("getset:guarded")
 	token, _ := locks.Get("tx:guarded")
-	oneKey := on(func(m making) compat.Algorithm {
+	oneKey := on(func(m making) protocol.Algorithm {
 		o := m.of(getset)
 		return bridge.OneKey{Options: getsetlock.Options{Dialect: getsetlock.Float, Fence: true, Nonce: o.Token}, Millis: o.Millis}
 	})
 	twoNames := func(old string) maker {
-		return on(func(m making) compat.Algorithm {
+		return on(func(m making) protocol.Algorithm {
 			b := bridge.TwoNames{Old: format(old), New: format("redis-py-3"), Millis: m.millis, Fence: true, Token: m.token.of(token)}
 			if b.Old.KeyName == "NAME" {
 				b.Old.KeyName = before + "NAME"

@@ -17,6 +17,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/internal/history"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
@@ -367,7 +368,7 @@ func (j *judge) gives(h *holding) {
 }
 
 // ran is told that a server has run what a process sent. j.mu is held.
-func (j *judge) ran(p *process, server int, cmds []compat.Cmd, replies []any) {
+func (j *judge) ran(p *process, server int, cmds []protocol.Cmd, replies []any) {
 	changed := j.look(p)
 	if j.w.Trace {
 		j.line("P%d → S%d  %s  → %s", p.id, server, words(cmds), oldredis.Readable(replies))

@@ -8,6 +8,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/redlock"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/sentinel"
@@ -47,14 +48,14 @@ func (m making) of(l locks.Lock) locks.Options {
 }
 
 // on is a maker of what runs on one server.
-func on(a func(m making) compat.Algorithm) maker {
+func on(a func(m making) protocol.Algorithm) maker {
 	return func(m making) *compat.Locker { return compat.NewOn(m.sources[0], a(m), m.o) }
 }
 
 // byName is the lock of the table.
-func byName(name string) func(m making) compat.Algorithm {
+func byName(name string) func(m making) protocol.Algorithm {
 	l, _ := locks.Get(name)
-	return func(m making) compat.Algorithm { return l.New(m.of(l)) }
+	return func(m making) protocol.Algorithm { return l.New(m.of(l)) }
 }
 
 // digits makes random text of so many of these digits.
@@ -99,7 +100,7 @@ func Kinds() []Kind {
 		kinds = append(kinds, k)
 		if l.Several != nil {
 			k.Name, k.Owned, k.several = "several "+l.Name, false, true
-			k.make = on(func(m making) compat.Algorithm { return l.Several(m.of(l)) })
+			k.make = on(func(m making) protocol.Algorithm { return l.Several(m.of(l)) })
 			kinds = append(kinds, k)
 		}
 	}
@@ -118,7 +119,7 @@ func Kinds() []Kind {
 			return compat.NewLocker(redlock.New(b, redlock.Options{Clock: m.o.Clock}), m.o)
 		}
 		replicated.Name, replicated.Versions, replicated.Owned, replicated.Fences, replicated.Replicated = "replicated "+name, since("3.0"), true, true, true
-		replicated.make = on(func(m making) compat.Algorithm { return sentinel.Replicated{Algorithm: l.New(m.of(l))} })
+		replicated.make = on(func(m making) protocol.Algorithm { return sentinel.Replicated{Algorithm: l.New(m.of(l))} })
 		kinds = append(kinds, turn, quorum, replicated)
 	}
 	return slices.Concat(kinds, readersAndWriters(), bridges())
@@ -132,7 +133,7 @@ func inTurn(l locks.Lock) maker {
 }
 
 // plain is l without fences: a composite has no use for a part's.
-func plain(l locks.Lock, m making) compat.Algorithm {
+func plain(l locks.Lock, m making) protocol.Algorithm {
 	o := m.of(l)
 	o.Fence = false
 	return l.New(o)
@@ -159,8 +160,8 @@ func readersAndWriters() []Kind {
 			return o
 		}
 		kinds = append(kinds, Kind{Name: of.name, Servers: 1, Versions: since(of.since), AnyClock: of.ServerClock, Fences: true,
-			make:   on(func(m making) compat.Algorithm { return rwlock.Write{Options: options(write, m)} }),
-			reader: on(func(m making) compat.Algorithm { return rwlock.Read{Options: options(read, m)} })})
+			make:   on(func(m making) protocol.Algorithm { return rwlock.Write{Options: options(write, m)} }),
+			reader: on(func(m making) protocol.Algorithm { return rwlock.Read{Options: options(read, m)} })})
 	}
 	return append(kinds, Kind{Name: "in turn rw", Servers: 1, Versions: since("2.2"), several: true, make: inTurn(write), reader: inTurn(read)})
 }

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // A fate is what becomes of a message.
@@ -80,7 +80,7 @@ func (fs Faults) fate(x float64, burst bool) fate {
 // draw is the fate of a process's next message to a server about a key. It depends on the seed,
 // these three and the message's number alone: not on the order in which goroutines come to run that
 // wake at the same moment, and a run without one of its faults is the same up to there.
-func (p *process) draw(server int, what string, cmds []compat.Cmd) (fate, *rand.Rand) {
+func (p *process) draw(server int, what string, cmds []protocol.Cmd) (fate, *rand.Rand) {
 	w := p.w
 	w.mu.Lock()
 	line := strconv.Itoa(server) + what
@@ -123,7 +123,7 @@ func (p *process) draw(server int, what string, cmds []compat.Cmd) (fate, *rand.
 }
 
 // about is the key that a message is about, or what else it is.
-func about(cmds []compat.Cmd) string {
+func about(cmds []protocol.Cmd) string {
 	for _, m := range cmds {
 		if name := m[0].(string); name == "MULTI" || len(m) < 2 {
 			continue
@@ -228,7 +228,7 @@ func (c *conn) end(broke bool) {
 
 // carry brings a write to the server, and the replies back, or does to it what its fate is.
 func (c *conn) carry(ctx context.Context, write [][]any) ([]any, error) {
-	cmds := make([]compat.Cmd, len(write))
+	cmds := make([]protocol.Cmd, len(write))
 	for i, cmd := range write {
 		cmds[i] = cmd
 	}
@@ -290,7 +290,7 @@ func (c *conn) carry(ctx context.Context, write [][]any) ([]any, error) {
 
 // run has the server run cmds. Nobody looks at the keys in between: what has changed then was c's
 // process's doing.
-func (c *conn) run(cmds []compat.Cmd) (replies []any) {
+func (c *conn) run(cmds []protocol.Cmd) (replies []any) {
 	s, j := c.p.w.servers[c.to], c.p.w.judge
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -323,7 +323,7 @@ func (c *conn) run(cmds []compat.Cmd) (replies []any) {
 }
 
 // blocking is run for a client that waits, as one does at BLPOP.
-func (c *conn) blocking(ctx context.Context, cmds []compat.Cmd) ([]any, error) {
+func (c *conn) blocking(ctx context.Context, cmds []protocol.Cmd) ([]any, error) {
 	last := cmds[len(cmds)-1]
 	name := last[0].(string)
 	if name != "BLPOP" {
@@ -351,7 +351,7 @@ func (c *conn) blocking(ctx context.Context, cmds []compat.Cmd) ([]any, error) {
 }
 
 // words is what a message says, in short.
-func words(cmds []compat.Cmd) string {
+func words(cmds []protocol.Cmd) string {
 	var b strings.Builder
 	for i, m := range cmds {
 		if i > 0 {

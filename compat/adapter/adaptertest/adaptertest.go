@@ -18,6 +18,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/conformance"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/server"
 	"github.com/setnxlock/setnxlock/compat/setlock"
@@ -41,7 +42,7 @@ func Conformance(t *testing.T, open Open) {
 			v := version(t, source)
 			for _, l := range []struct {
 				name   string
-				lock   compat.Algorithm
+				lock   protocol.Algorithm
 				pinned int
 				shared int
 			}{
@@ -217,7 +218,7 @@ func Connections(t *testing.T, open Open) {
 		}
 		server.Stop()
 		_, err := redis.DoWithTimeout(c, 50*time.Millisecond, "INCR", "n")
-		if !errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) || c.Err() == nil || compat.OutcomeOf(err) != compat.Unknown {
+		if !errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) || c.Err() == nil || protocol.OutcomeOf(err) != protocol.Unknown {
 			t.Errorf("a limit that ended: %v, and the connection %v", err, c.Err())
 		}
 		c.Close()
@@ -286,13 +287,13 @@ func Connections(t *testing.T, open Open) {
 			t.Fatal(err)
 		}
 		server.Kill()
-		if _, err := c.Do("INCR", "n"); err == nil || compat.OutcomeOf(err) != compat.Unknown {
+		if _, err := c.Do("INCR", "n"); err == nil || protocol.OutcomeOf(err) != protocol.Unknown {
 			t.Errorf("INCR over a connection that broke: %v", err)
 		}
 		c.Close()
 		c = get(t, s)
 		defer c.Close()
-		if _, err := c.Do("INCR", "n"); compat.OutcomeOf(err) != compat.NotSent {
+		if _, err := c.Do("INCR", "n"); protocol.OutcomeOf(err) != protocol.NotSent {
 			t.Errorf("INCR without a server: %v, want an error that says that nothing was sent", err)
 		}
 	})

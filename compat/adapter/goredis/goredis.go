@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/adapter"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // Source returns a [compat.Source] of connections from client's pool. Each step of a lock borrows
@@ -43,7 +44,7 @@ func Source(client *redis.Client) compat.Source {
 }
 
 func exchange(c *redis.Conn) adapter.Exchange {
-	return func(ctx context.Context, cmds []compat.Cmd) ([]any, error) {
+	return func(ctx context.Context, cmds []protocol.Cmd) ([]any, error) {
 		p := c.Pipeline()
 		sent := make([]*redis.Cmd, len(cmds))
 		for i, cmd := range cmds {
@@ -99,7 +100,7 @@ func value(reply any) (any, error) {
 // notSent marks what the client says before it has a connection.
 func notSent(err error) error {
 	if errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || errors.Is(err, redis.ErrClosed) {
-		return compat.NotSent.Mark(err)
+		return protocol.NotSent.Mark(err)
 	}
 	return err
 }

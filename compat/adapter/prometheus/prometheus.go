@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // Metrics counts the events of one or more Lockers.
@@ -115,9 +116,9 @@ func outcome(err error) string {
 	switch {
 	case errors.Is(err, compat.ErrHeld):
 		return "held"
-	case compat.OutcomeOf(err) == compat.NotSent:
+	case protocol.OutcomeOf(err) == protocol.NotSent:
 		return "not sent"
-	case compat.OutcomeOf(err) == compat.Refused:
+	case protocol.OutcomeOf(err) == protocol.Refused:
 		return "refused"
 	}
 	return "unknown"

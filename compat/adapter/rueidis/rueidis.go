@@ -17,6 +17,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/adapter"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // Source returns a [compat.Source] of dedicated connections of client. Each step of a lock borrows
@@ -44,7 +45,7 @@ func Source(client rueidis.Client) compat.Source {
 }
 
 func exchange(c rueidis.DedicatedClient) adapter.Exchange {
-	return func(ctx context.Context, cmds []compat.Cmd) ([]any, error) {
+	return func(ctx context.Context, cmds []protocol.Cmd) ([]any, error) {
 		send := make([]rueidis.Completed, len(cmds))
 		for i, cmd := range cmds {
 			args := make([]string, len(cmd))
@@ -143,7 +144,7 @@ func refusal(text string) redis.Error {
 // notSent marks what the client says before it has a connection.
 func notSent(err error) error {
 	if errors.Is(err, rueidis.ErrClosing) || errors.Is(err, rueidis.ErrDedicatedClientRecycled) {
-		return compat.NotSent.Mark(err)
+		return protocol.NotSent.Mark(err)
 	}
 	return err
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -187,7 +187,7 @@ func (c client) acquires() string {
 // An algorithm is one of our locks in a client's dialect. lease is the longest lease in the fleet.
 type algorithm struct {
 	name    string
-	new     func(lease time.Duration) compat.Algorithm
+	new     func(lease time.Duration) protocol.Algorithm
 	patient bool // takes over one lease after it first saw the value, not when it expires
 }
 
@@ -200,23 +200,23 @@ func (c client) algorithms(t testing.TB) []algorithm {
 		if err != nil {
 			t.Fatal(err)
 		}
-		list := []algorithm{{name: "txlock.Fleet", new: func(time.Duration) compat.Algorithm { return fleet }}}
+		list := []algorithm{{name: "txlock.Fleet", new: func(time.Duration) protocol.Algorithm { return fleet }}}
 		switch { // clients that only ask whether the key is there can't tell our locks apart
 		case f.Signal != "", c.slow:
 			return list // only Fleet wakes waiters; and a JVM for each process is enough once
 		case c.asks != "" && f.Kind != dialect.Python:
-			return append(list, algorithm{name: "setlock.Lua", new: func(time.Duration) compat.Algorithm { return setlock.Lua{} }})
+			return append(list, algorithm{name: "setlock.Lua", new: func(time.Duration) protocol.Algorithm { return setlock.Lua{} }})
 		}
 		list = append(list, []algorithm{
-			{name: "txlock.Classic", new: func(time.Duration) compat.Algorithm {
+			{name: "txlock.Classic", new: func(time.Duration) protocol.Algorithm {
 				return txlock.Classic{Options: fleet.Options, NoRepair: fleet.NoRepair}
 			}},
-			{name: "txlock.Renamed", new: func(time.Duration) compat.Algorithm { return txlock.Renamed{Options: fleet.Options} }},
+			{name: "txlock.Renamed", new: func(time.Duration) protocol.Algorithm { return txlock.Renamed{Options: fleet.Options} }},
 		}...)
 		if f.Kind == dialect.Python {
 			list = append(list,
-				algorithm{name: "setlock.Lua", new: func(time.Duration) compat.Algorithm { return setlock.Lua{} }},
-				algorithm{name: "setlock.Watched", new: func(time.Duration) compat.Algorithm { return setlock.Watched{} }})
+				algorithm{name: "setlock.Lua", new: func(time.Duration) protocol.Algorithm { return setlock.Lua{} }},
+				algorithm{name: "setlock.Watched", new: func(time.Duration) protocol.Algorithm { return setlock.Watched{} }})
 		}
 		return list
 	}
@@ -226,16 +226,16 @@ func (c client) algorithms(t testing.TB) []algorithm {
 	}
 	o := getsetlock.Options{Dialect: d}
 	list := []algorithm{
-		{name: "getsetlock.Guarded", new: func(time.Duration) compat.Algorithm { return getsetlock.Guarded{Options: o} }},
-		{name: "getsetlock.Classic", new: func(time.Duration) compat.Algorithm { return getsetlock.Classic{Options: o} }},
-		{name: "getsetlock.Patient", patient: true, new: func(lease time.Duration) compat.Algorithm {
+		{name: "getsetlock.Guarded", new: func(time.Duration) protocol.Algorithm { return getsetlock.Guarded{Options: o} }},
+		{name: "getsetlock.Classic", new: func(time.Duration) protocol.Algorithm { return getsetlock.Classic{Options: o} }},
+		{name: "getsetlock.Patient", patient: true, new: func(lease time.Duration) protocol.Algorithm {
 			return getsetlock.Patient{Options: o, Lease: lease}
 		}},
 	}
 	if d.Float {
 		own := o
 		own.Dialect.Nonce = true
-		list = append(list, algorithm{name: "getsetlock.Guarded, Nonce", new: func(time.Duration) compat.Algorithm { return getsetlock.Guarded{Options: own} }})
+		list = append(list, algorithm{name: "getsetlock.Guarded, Nonce", new: func(time.Duration) protocol.Algorithm { return getsetlock.Guarded{Options: own} }})
 	}
 	return list
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -150,7 +151,7 @@ func (c client) tooLate(t *testing.T, s side, ours, theirs time.Duration) (l *co
 		t.Fatalf("their takeover: %q, before its %s", answer, c.late)
 	}
 	l, err := s.locks.TryLock(context.Background(), s.key, ours)
-	if err != nil || l.Lease().How != compat.TakenOver {
+	if err != nil || l.Lease().How != protocol.TakenOver {
 		t.Fatalf("our takeover: %v", err)
 	}
 	asked := g.count(c.acquires())
@@ -191,7 +192,7 @@ func (c client) setBack(t *testing.T) {
 		t.Errorf("they say %q", answer)
 	}
 	third := us(t, s.addr, c, c.algorithms(t)[0], ours).lock(t, long) // of another process: in ours it would wait for l
-	if !time.Now().Before(l.Until()) || third.Lease().How != compat.TakenOver {
+	if !time.Now().Before(l.Until()) || third.Lease().How != protocol.TakenOver {
 		t.Errorf("a third has the lock, %s, at %v; want it taken over while we believe in it, until %v", third.Lease().How, time.Now(), l.Until())
 	}
 	if err := l.Extend(context.Background(), ours); !errors.Is(err, compat.ErrLost) {
@@ -261,7 +262,7 @@ func (c client) deathBeforeTTL(t *testing.T) {
 			t.Fatal(err)
 		}
 		fleet.NoRepair = false
-		s = us(t, s.addr, c, algorithm{new: func(time.Duration) compat.Algorithm { return fleet }}, long)
+		s = us(t, s.addr, c, algorithm{new: func(time.Duration) protocol.Algorithm { return fleet }}, long)
 	}
 	start := time.Now()
 	l := s.lock(t, c.lease)
@@ -305,7 +306,7 @@ func (c client) goneIsDead(t *testing.T) {
 		t.Fatalf("they say %q before their %s", answer, c.late)
 	}
 	l := s.lock(t, long)
-	if l.Lease().How != compat.Free {
+	if l.Lease().How != protocol.Free {
 		t.Errorf("we took the lock %s, want it free", l.Lease().How)
 	}
 	asked := g.count(c.acquires())

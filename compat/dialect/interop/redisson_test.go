@@ -11,6 +11,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -43,7 +44,7 @@ func TestInteropRedisson(t *testing.T) {
 	if len(found) != 1 || found[0].Formats()[0] != dialect.Redisson || found[0].Status != dialect.Alive || found[0].Wrong != nil {
 		t.Errorf("%v with a TTL of %d ms is recognised as %+v, want Redisson's, alive", fields, left, found)
 	}
-	for _, a := range []compat.Algorithm{setlock.Lua{}, setlock.Watched{}, txlock.Guarded{}, txlock.Renamed{}} {
+	for _, a := range []protocol.Algorithm{setlock.Lua{}, setlock.Watched{}, txlock.Guarded{}, txlock.Renamed{}} {
 		l, err := compat.New(pool, a, compat.Options{}).TryLock(context.Background(), "report", long)
 		if err == nil || !errors.Is(err, compat.ErrHeld) && !errors.Is(err, compat.ErrForeign) {
 			t.Errorf("%T at Redisson's lock: %v, %v; want ErrHeld or ErrForeign", a, l, err)

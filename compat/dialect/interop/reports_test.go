@@ -12,6 +12,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -41,7 +42,7 @@ func guarded(t testing.TB, addr, name, key string) side {
 		t.Fatal(err)
 	}
 	c := client{dialect: name}
-	s := us(t, addr, c, algorithm{new: func(time.Duration) compat.Algorithm {
+	s := us(t, addr, c, algorithm{new: func(time.Duration) protocol.Algorithm {
 		return getsetlock.Guarded{Options: getsetlock.Options{Dialect: d}}
 	}}, long)
 	s.key = key
@@ -163,7 +164,7 @@ func TestInteropReportTTLTaken(t *testing.T) {
 			t.Fatal(err)
 		}
 		o := getsetlock.Options{Dialect: d}
-		for _, a := range []compat.Algorithm{getsetlock.Guarded{Options: o}, getsetlock.Classic{Options: o}, getsetlock.Patient{Options: o, Lease: long}} {
+		for _, a := range []protocol.Algorithm{getsetlock.Guarded{Options: o}, getsetlock.Classic{Options: o}, getsetlock.Patient{Options: o, Lease: long}} {
 			_, err := a.Acquire(s.conn, time.Now(), s.key, long)
 			left, ttlErr := redis.Int(s.conn.Do("PTTL", s.key))
 			if !errors.Is(err, compat.ErrHeld) || s.value(t) != token || left <= 0 || ttlErr != nil {
@@ -199,7 +200,7 @@ func TestInteropReportClocks(t *testing.T) {
 	fast.Set(time.Now().Add(time.Hour))
 	pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
 	t.Cleanup(func() { pool.Close() })
-	try := func(a compat.Algorithm) error {
+	try := func(a protocol.Algorithm) error {
 		l, err := compat.New(pool, a, compat.Options{Clock: fast}).TryLock(context.Background(), c.key(t), long)
 		if err == nil {
 			l.Release(context.Background()) //nolint:errcheck // so that no timer is left
@@ -210,7 +211,7 @@ func TestInteropReportClocks(t *testing.T) {
 	p.acquire()
 	wide := d
 	wide.Margin = 2 * time.Hour
-	for _, a := range []compat.Algorithm{
+	for _, a := range []protocol.Algorithm{
 		getsetlock.Guarded{Options: getsetlock.Options{Dialect: wide}},
 		getsetlock.Classic{Options: getsetlock.Options{Dialect: wide}},
 		getsetlock.Patient{Options: getsetlock.Options{Dialect: d}, Lease: long},
@@ -236,7 +237,7 @@ func TestReportFailedTakeoverLeavesNoTrace(t *testing.T) {
 	dead, live := d.Format(s.Now().Add(-time.Minute), nil), d.Format(s.Now().Add(time.Minute), nil)
 	winner.Do("SET", "k", dead)                                                  //nolint:errcheck
 	faster := faulty.First(func() { winner.Do("GETSET", "k", live) }).Of("EXEC") //nolint:errcheck
-	loser := compat.NewConn(faulty.Over(s.Dial(), faster))
+	loser := protocol.NewConn(faulty.Over(s.Dial(), faster))
 	_, err = getsetlock.Guarded{Options: getsetlock.Options{Dialect: d}}.Acquire(loser, s.Now(), "k", long)
 	if value, _ := redis.String(winner.Do("GET", "k")); !errors.Is(err, compat.ErrHeld) || value != live {
 		t.Errorf("%v, and the key holds %q; want ErrHeld and the winner's %q", err, value, live)
@@ -253,7 +254,7 @@ func TestReportRepairAfterRelease(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := oldredis.Run(t, version)
-			c := compat.NewConn(s.Dial())
+			c := protocol.NewConn(s.Dial())
 			c.Do("SET", "k", "fb2d0a1e-3f44-4e2e-8f0a-0123456789ab") //nolint:errcheck
 			seen, err := fleet.Inspect(c, s.Now(), "k")
 			if err != nil || seen.Status != compat.StatusPersistent {
@@ -287,7 +288,7 @@ func TestReportPhantomStarvation(t *testing.T) {
 	a := getsetlock.Guarded{Options: getsetlock.Options{Dialect: d}}
 	for second := range 60 {
 		for range 4 {
-			if _, err := a.Acquire(compat.NewConn(s.Dial()), s.Now().Add(time.Duration(second)*time.Second), "k", time.Minute); !errors.Is(err, compat.ErrHeld) {
+			if _, err := a.Acquire(protocol.NewConn(s.Dial()), s.Now().Add(time.Duration(second)*time.Second), "k", time.Minute); !errors.Is(err, compat.ErrHeld) {
 				t.Fatalf("after %d s: %v, want ErrHeld", second, err)
 			}
 		}
@@ -295,7 +296,7 @@ func TestReportPhantomStarvation(t *testing.T) {
 			t.Fatalf("after %d s the key holds %q, want %q", second, got, value)
 		}
 	}
-	if l, err := a.Acquire(compat.NewConn(s.Dial()), s.Now().Add(time.Minute), "k", time.Minute); err != nil || l.How != compat.TakenOver {
+	if l, err := a.Acquire(protocol.NewConn(s.Dial()), s.Now().Add(time.Minute), "k", time.Minute); err != nil || l.How != protocol.TakenOver {
 		t.Errorf("after a minute: %s, %v; want it taken over", l.How, err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
@@ -55,8 +56,8 @@ func (r *row) run(t *testing.T) {
 type side struct {
 	addr  string
 	key   string
-	conn  *compat.Conn
-	a     compat.Algorithm
+	conn  *protocol.Conn
+	a     protocol.Algorithm
 	locks *compat.Locker
 }
 
@@ -68,7 +69,7 @@ func us(t testing.TB, addr string, c client, a algorithm, lease time.Duration) s
 	t.Cleanup(func() { conn.Close(); pool.Close() })
 	alg := a.new(lease)
 	return side{
-		addr: addr, key: c.key(t), conn: compat.NewConn(conn), a: alg,
+		addr: addr, key: c.key(t), conn: protocol.NewConn(conn), a: alg,
 		locks: compat.New(pool, alg, compat.Options{MinPoll: time.Millisecond, MaxPoll: c.poll}),
 	}
 }

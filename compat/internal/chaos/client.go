@@ -22,6 +22,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/history"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/multilock"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/redlock"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/sentinel"
@@ -115,7 +116,7 @@ func (o order) lockers(options compat.Options) (k, readers *compat.Locker, conne
 	dial := func(ctx context.Context, addr string) (redis.Conn, error) {
 		return redis.DialContext(ctx, "tcp", o.Ways[addr], redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(longest), redis.DialWriteTimeout(2*time.Second))
 	}
-	algorithm := func(i int) compat.Algorithm {
+	algorithm := func(i int) protocol.Algorithm {
 		form, name := formOf(o.Locks[i])
 		l, _ := locks.Get(name)
 		told := locks.Options{Fence: o.Kind != five && form != inTurn, Millis: o.Millis[i]}
@@ -124,7 +125,7 @@ func (o order) lockers(options compat.Options) (k, readers *compat.Locker, conne
 		}
 		return l.New(told)
 	}
-	made := func(s compat.Source, a compat.Algorithm) *compat.Locker {
+	made := func(s compat.Source, a protocol.Algorithm) *compat.Locker {
 		switch form, _ := formOf(o.Locks[0]); form {
 		case readWrite:
 			l, _ := locks.Get("rw:read")

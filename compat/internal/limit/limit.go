@@ -203,6 +203,13 @@ func Because(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", why, err)
 }
 
+// A Panicked is a panic of a user's function behind a change that was done. It goes on when that is known to the lock.
+type Panicked struct{ Value any }
+
+func (p *Panicked) Error() string {
+	return fmt.Sprintf("setnxlock: a panic behind a change: %v", p.Value)
+}
+
 // Slow is ErrTimeout for a read or write that a time limit ended.
 func Slow(err error) error {
 	var n net.Error

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
 )
@@ -54,7 +54,7 @@ func With(locks race.Locks, algorithm string) (race.Locks, error) {
 		if all = maps.Clone(all); all == nil {
 			all = race.Locks{}
 		}
-		all[name] = race.Lock{Says: "a lock of your own", Bare: true, New: func(token func() string, _ bool) compat.Algorithm {
+		all[name] = race.Lock{Says: "a lock of your own", Bare: true, New: func(token func() string, _ bool) protocol.Algorithm {
 			p := p
 			p.token = token
 			return p
@@ -114,14 +114,14 @@ func parseForm(text string) (formed, error) {
 	return f, nil
 }
 
-func (f formed) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Until: now.Add(ttl), Value: f.value(now.Add(ttl))}
+func (f formed) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
+	l := protocol.Lease{Key: key, Until: now.Add(ttl), Value: f.value(now.Add(ttl))}
 	how, err := f.run(c, f.take, now, l, ttl)
 	switch {
 	case err != nil:
 		return l, err
 	case how != "mine" && how != "done":
-		return l, &compat.HeldError{Key: key}
+		return l, &protocol.HeldError{Key: key}
 	}
 	return l, nil
 }
@@ -136,18 +136,18 @@ func (f formed) value(until time.Time) string {
 	return f.token()
 }
 
-func (f formed) Release(l compat.Lease) compat.Change {
-	return broken.By(l, func(c *compat.Conn) error {
+func (f formed) Release(l protocol.Lease) protocol.Change {
+	return broken.By(l, func(c *protocol.Conn) error {
 		how, err := f.run(c, f.free, time.Time{}, l, 0)
 		if err == nil && (how == "lost" || how == "held") {
-			return compat.ErrLost
+			return protocol.ErrLost
 		}
 		return err
 	})
 }
 
 // run sends the commands, one after another, up to one whose reply settles it; "": none does.
-func (f formed) run(c *compat.Conn, steps []formStep, now time.Time, l compat.Lease, ttl time.Duration) (string, error) {
+func (f formed) run(c *protocol.Conn, steps []formStep, now time.Time, l protocol.Lease, ttl time.Duration) (string, error) {
 	for _, s := range steps {
 		args := make([]any, 0, len(s.cmd)-1)
 		for _, w := range s.cmd[1:] {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -15,34 +15,34 @@ import (
 // scenario needs to be different.
 var others = []struct {
 	name, says string
-	make       func(token func() string) compat.Algorithm
+	make       func(token func() string) protocol.Algorithm
 }{
 	{"other/endless", "SETNX and DEL, without a TTL (redis-objects in 2009)",
-		func(token func() string) compat.Algorithm { return endless{token: token} }},
+		func(token func() string) protocol.Algorithm { return endless{token: token} }},
 	{"other/forgetful", "SETNX and DEL, without a TTL; a reply that was lost counts as a refusal",
-		func(token func() string) compat.Algorithm { return forgetful{endless{token: token}} }},
+		func(token func() string) protocol.Algorithm { return forgetful{endless{token: token}} }},
 	{"other/naive-del", "takes over an expired timestamp by DEL and SETNX",
-		func(func() string) compat.Algorithm { return naiveDel{} }},
+		func(func() string) protocol.Algorithm { return naiveDel{} }},
 	{"other/equal-only", "the SETNX page to the letter: expired is what equals now",
-		func(func() string) compat.Algorithm { return equalOnly{} }},
+		func(func() string) protocol.Algorithm { return equalOnly{} }},
 	{"other/old-stamp", "writes a time computed before it began to wait",
-		func(func() string) compat.Algorithm { return oldStamp{} }},
+		func(func() string) protocol.Algorithm { return oldStamp{} }},
 	{"other/resolve-by-reading", "settles a lost reply by finding its own time on the key",
-		func(func() string) compat.Algorithm { return resolveByReading{} }},
+		func(func() string) protocol.Algorithm { return resolveByReading{} }},
 	{"other/redis-py-2.9", "float seconds (redis-py 2.2.4–2.9.1)",
-		func(func() string) compat.Algorithm { return redisPy29{decimals: 6} }},
+		func(func() string) protocol.Algorithm { return redisPy29{decimals: 6} }},
 	{"other/redis-py-on-python-2.6", "redis-py before PR 384, on a Python whose floats print two decimals",
-		func(func() string) compat.Algorithm { return redisPy29{decimals: 2, exactly: true} }},
+		func(func() string) protocol.Algorithm { return redisPy29{decimals: 2, exactly: true} }},
 	{"other/redis-mutex", "float seconds, read by Ruby's to_f (kenn/redis-mutex)",
-		func(func() string) compat.Algorithm { return redisMutex{} }},
+		func(func() string) protocol.Algorithm { return redisMutex{} }},
 	{"other/lonely-job", "whole seconds, expired when not after now (resque-lonely_job)",
-		func(func() string) compat.Algorithm { return lonelyJob{} }},
+		func(func() string) protocol.Algorithm { return lonelyJob{} }},
 	{"other/npm-redis-lock", "milliseconds, read by parseFloat (npm redis-lock 0.0.2–0.0.9)",
-		func(func() string) compat.Algorithm { return npmLock{} }},
+		func(func() string) protocol.Algorithm { return npmLock{} }},
 	{"other/npm-redis-lock-0.0.1", "milliseconds, read by parseFloat; no key counts as one that can't be read",
-		func(func() string) compat.Algorithm { return npmLock{first: true} }},
+		func(func() string) protocol.Algorithm { return npmLock{first: true} }},
 	{"other/jedis-lock", "UUID:milliseconds, expired or mine (jedis-lock's master)",
-		func(token func() string) compat.Algorithm { return jedisLock{uuid: token} }},
+		func(token func() string) protocol.Algorithm { return jedisLock{uuid: token} }},
 
 	{"other/bare-del", "SETNX, EXPIRE; releases by DEL (Laravel up to 5.7)", tokens(tokened{free: bareDel})},
 	{"other/retry-del", "SETNX, EXPIRE; releases by GET and DEL, and repeats a DEL whose reply was lost",
@@ -59,7 +59,7 @@ var others = []struct {
 	{"other/unchecked-renew", "SETNX, EXPIRE; does not read the reply to its renewal",
 		tokens(tokened{renew: uncheckedRenew})},
 	{"other/append-renew", "SETNX, EXPIRE; counts its renewals in the value",
-		func(token func() string) compat.Algorithm {
+		func(token func() string) protocol.Algorithm {
 			return appendRenew{tokened{Options: txlock.Options{Token: token}}}
 		}},
 	{"other/half-queued", "SET NX PX and INCR in one MULTI; looks at EXEC's first reply only",
@@ -77,22 +77,22 @@ var others = []struct {
 		tokens(tokened{take: unverifiedWatch, free: remove})},
 
 	{"tx:classic/published-3s", "SETNX, then EXPIRE, with the published TTL repair; leases of 3 s whatever is asked for",
-		func(token func() string) compat.Algorithm {
+		func(token func() string) protocol.Algorithm {
 			return shortRepair{broken.RepairAtOnce{Options: txlock.Options{Token: token}}}
 		}},
 
 	{"getset:guarded/seconds", "getset:guarded with whole seconds",
-		func(func() string) compat.Algorithm {
+		func(func() string) protocol.Algorithm {
 			return getsetlock.Guarded{Options: getsetlock.Options{Dialect: getsetlock.Seconds}}
 		}},
 	{"getset:guarded/millis", "getset:guarded with milliseconds",
-		func(func() string) compat.Algorithm {
+		func(func() string) protocol.Algorithm {
 			return getsetlock.Guarded{Options: getsetlock.Options{Dialect: getsetlock.Millis}}
 		}},
 }
 
-func tokens(t tokened) func(token func() string) compat.Algorithm {
-	return func(token func() string) compat.Algorithm {
+func tokens(t tokened) func(token func() string) protocol.Algorithm {
+	return func(token func() string) protocol.Algorithm {
 		t := t
 		t.Token = token
 		return t
@@ -111,7 +111,7 @@ var locks = sync.OnceValue(func() race.Locks {
 	}
 	for _, o := range others {
 		all[o.name] = race.Lock{Says: o.says, Bare: strings.HasPrefix(o.name, "other/"),
-			New: func(token func() string, _ bool) compat.Algorithm { return o.make(token) }}
+			New: func(token func() string, _ bool) protocol.Algorithm { return o.make(token) }}
 	}
 	return all
 })

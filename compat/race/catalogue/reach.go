@@ -4,14 +4,14 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // clock reads the client's clock where the code of another client reads it: in
 // the midst of an attempt, or of a release. The locks of this module are told the time and
 // do not. It is now on a connection that has no clock: the one that asks whether a lock
 // that was left can be had again.
-func clock(c *compat.Conn, now time.Time) time.Time {
+func clock(c *protocol.Conn, now time.Time) time.Time {
 	if k, ok := c.Conn.(interface{ Now() time.Time }); ok {
 		return k.Now()
 	}
@@ -20,9 +20,9 @@ func clock(c *compat.Conn, now time.Time) time.Time {
 
 // redial is what a client library does behind its user's back when a connection
 // has broken: it makes another.
-func redial(c *compat.Conn) *compat.Conn {
+func redial(c *protocol.Conn) *protocol.Conn {
 	if k, ok := c.Conn.(interface{ Redial() redis.Conn }); ok {
-		return compat.NewConn(k.Redial())
+		return protocol.NewConn(k.Redial())
 	}
 	return c
 }

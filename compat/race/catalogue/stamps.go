@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
 )
 
@@ -16,33 +16,33 @@ import (
 // the key, and their leases end when the value says so, without any margin.
 type stamped struct{}
 
-func (stamped) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
-	return l, compat.Change{}, compat.ErrLost // it has no way to
+func (stamped) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
+	return l, protocol.Change{}, protocol.ErrLost // it has no way to
 }
 
-func (stamped) Traits() compat.Traits { return compat.Traits{} }
+func (stamped) Traits() protocol.Traits { return protocol.Traits{} }
 
 // Release deletes whatever is there.
-func (stamped) Release(l compat.Lease) compat.Change {
-	return broken.By(l, func(c *compat.Conn) error {
+func (stamped) Release(l protocol.Lease) protocol.Change {
+	return broken.By(l, func(c *protocol.Conn) error {
 		_, err := c.Do("DEL", l.Key)
 		return err
 	})
 }
 
 // Inspect lets the Locker try whatever there is: these clients look by trying.
-func (stamped) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
-	s := compat.State{Key: key, Status: compat.StatusFree, TTL: compat.NoTTL}
+func (stamped) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error) {
+	s := protocol.State{Key: key, Status: protocol.StatusFree, TTL: protocol.NoTTL}
 	value, err := redis.String(c.Do("GET", key))
 	if errors.Is(err, redis.ErrNil) {
 		return s, nil
 	}
-	s.Value, s.Status = value, compat.StatusDead
+	s.Value, s.Status = value, protocol.StatusDead
 	return s, err
 }
 
 // get reads a string; none is "".
-func get(c *compat.Conn, cmd string, args ...any) (string, error) {
+func get(c *protocol.Conn, cmd string, args ...any) (string, error) {
 	value, err := redis.String(c.Do(cmd, args...))
 	if errors.Is(err, redis.ErrNil) {
 		return "", nil
@@ -51,19 +51,19 @@ func get(c *compat.Conn, cmd string, args ...any) (string, error) {
 }
 
 // create takes a key that is free.
-func create(c *compat.Conn, l compat.Lease) error {
+func create(c *protocol.Conn, l protocol.Lease) error {
 	won, err := redis.Bool(c.Do("SETNX", l.Key, l.Value))
 	if err == nil && !won {
-		err = &compat.HeldError{Key: l.Key}
+		err = &protocol.HeldError{Key: l.Key}
 	}
 	return err
 }
 
 // overtake takes a key that is free, or whose value is dead and still is when it has been
 // overwritten.
-func overtake(c *compat.Conn, l compat.Lease, dead func(held string) (bool, error)) (compat.Lease, error) {
+func overtake(c *protocol.Conn, l protocol.Lease, dead func(held string) (bool, error)) (protocol.Lease, error) {
 	err := create(c, l)
-	if !errors.Is(err, compat.ErrHeld) {
+	if !errors.Is(err, protocol.ErrHeld) {
 		return l, err
 	}
 	for _, cmd := range []redis.Args{{"GET", l.Key}, {"GETSET", l.Key, l.Value}} {
@@ -74,7 +74,7 @@ func overtake(c *compat.Conn, l compat.Lease, dead func(held string) (bool, erro
 		if ok, err := dead(held); err != nil {
 			return l, err
 		} else if !ok {
-			return l, &compat.HeldError{Key: l.Key, Value: held}
+			return l, &protocol.HeldError{Key: l.Key, Value: held}
 		}
 	}
 	return l, nil
@@ -114,8 +114,8 @@ type endless struct {
 	token func() string
 }
 
-func (e endless) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Value: e.token(), Until: now.Add(ttl)}
+func (e endless) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
+	l := protocol.Lease{Key: key, Value: e.token(), Until: now.Add(ttl)}
 	return l, create(c, l)
 }
 
@@ -123,10 +123,10 @@ func (e endless) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dur
 // may have taken stays.
 type forgetful struct{ endless }
 
-func (f forgetful) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (f forgetful) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	l, err := f.endless.Acquire(c, now, key, ttl)
 	if err != nil {
-		return l, compat.ErrHeld
+		return l, protocol.ErrHeld
 	}
 	return l, nil
 }
@@ -135,10 +135,10 @@ func (f forgetful) Acquire(c *compat.Conn, now time.Time, key string, ttl time.D
 // shows first, to say that it must not be gone.
 type naiveDel struct{ stamped }
 
-func (naiveDel) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Value: wholeSeconds(now.Add(ttl)), Until: now.Add(ttl)}
+func (naiveDel) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
+	l := protocol.Lease{Key: key, Value: wholeSeconds(now.Add(ttl)), Until: now.Add(ttl)}
 	err := create(c, l)
-	if !errors.Is(err, compat.ErrHeld) {
+	if !errors.Is(err, protocol.ErrHeld) {
 		return l, err
 	}
 	held, err := get(c, "GET", key)
@@ -146,7 +146,7 @@ func (naiveDel) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dura
 		return l, err
 	}
 	if until, ok := leading(held); !ok || until >= unix(now) {
-		return l, &compat.HeldError{Key: key}
+		return l, &protocol.HeldError{Key: key}
 	}
 	if _, err := c.Do("DEL", key); err != nil {
 		return l, err
@@ -159,8 +159,8 @@ func (naiveDel) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dura
 // conversion to Markdown ate the <.
 type equalOnly struct{ stamped }
 
-func (equalOnly) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Value: wholeSeconds(now.Add(ttl + time.Second)), Until: now.Add(ttl)}
+func (equalOnly) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
+	l := protocol.Lease{Key: key, Value: wholeSeconds(now.Add(ttl + time.Second)), Until: now.Add(ttl)}
 	return overtake(c, l, func(held string) (bool, error) {
 		until, ok := leading(held)
 		return ok && int64(until) == now.Unix(), nil
@@ -170,26 +170,26 @@ func (equalOnly) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dur
 // oldStamp computes the time that it will write once, before it begins to wait.
 type oldStamp struct{ stamped }
 
-func (oldStamp) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Value: wholeSeconds(now.Add(ttl))}
+func (oldStamp) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
+	l := protocol.Lease{Key: key, Value: wholeSeconds(now.Add(ttl))}
 	for try := 0; try < 2; try++ {
 		if try > 0 {
 			now = clock(c, now) // it reads the clock to judge others', not to write its own
 		}
-		if err := create(c, l); !errors.Is(err, compat.ErrHeld) {
+		if err := create(c, l); !errors.Is(err, protocol.ErrHeld) {
 			l.Until = now.Add(ttl)
 			return l, err
 		}
 	}
-	return l, &compat.HeldError{Key: key}
+	return l, &protocol.HeldError{Key: key}
 }
 
 // resolveByReading settles a lost reply by looking whether the key has its own
 // time on it. Two clients that ask in the same second write the same.
 type resolveByReading struct{ stamped }
 
-func (resolveByReading) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Value: wholeSeconds(now.Add(ttl)), Until: now.Add(ttl)}
+func (resolveByReading) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
+	l := protocol.Lease{Key: key, Value: wholeSeconds(now.Add(ttl)), Until: now.Add(ttl)}
 	won, err := redis.Bool(c.Do("SETNX", key, l.Value))
 	if c.Err() != nil {
 		var held string
@@ -197,7 +197,7 @@ func (resolveByReading) Acquire(c *compat.Conn, now time.Time, key string, ttl t
 		won = held == l.Value
 	}
 	if err == nil && !won {
-		err = &compat.HeldError{Key: key}
+		err = &protocol.HeldError{Key: key}
 	}
 	return l, err
 }
@@ -212,9 +212,9 @@ type redisPy29 struct {
 	exactly  bool // released if the value equals what it wrote: before PR 384
 }
 
-func (r redisPy29) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (r redisPy29) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	until := now.Add(ttl)
-	l := compat.Lease{Key: key, Value: float(until, r.decimals), Until: until}
+	l := protocol.Lease{Key: key, Value: float(until, r.decimals), Until: until}
 	return overtake(c, l, func(held string) (bool, error) {
 		n, err := pythons(held)
 		return n < unix(now), err // ValueError leaves acquire()
@@ -227,8 +227,8 @@ func pythons(value string) (float64, error) {
 }
 
 // Release says nothing when it does nothing.
-func (r redisPy29) Release(l compat.Lease) compat.Change {
-	return broken.By(l, func(c *compat.Conn) error {
+func (r redisPy29) Release(l protocol.Lease) protocol.Change {
+	return broken.By(l, func(c *protocol.Conn) error {
 		held, err := get(c, "GET", l.Key)
 		if err != nil {
 			return err
@@ -249,8 +249,8 @@ func (r redisPy29) Release(l compat.Lease) compat.Change {
 // what is no number is 0: dead since 1970.
 type redisMutex struct{ stamped }
 
-func (redisMutex) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Value: float(now.Add(ttl), 3), Until: now.Add(ttl)}
+func (redisMutex) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
+	l := protocol.Lease{Key: key, Value: float(now.Add(ttl), 3), Until: now.Add(ttl)}
 	return overtake(c, l, func(held string) (bool, error) {
 		until, _ := leading(held)
 		return until <= unix(now), nil
@@ -258,14 +258,14 @@ func (redisMutex) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Du
 }
 
 // Release deletes the key if it still has its own time on it.
-func (redisMutex) Release(l compat.Lease) compat.Change {
-	return broken.By(l, func(c *compat.Conn) error {
+func (redisMutex) Release(l protocol.Lease) protocol.Change {
+	return broken.By(l, func(c *protocol.Conn) error {
 		held, err := get(c, "GET", l.Key)
 		if err != nil {
 			return err
 		}
 		if held != l.Value {
-			return compat.ErrLost
+			return protocol.ErrLost
 		}
 		_, err = c.Do("DEL", l.Key)
 		return err
@@ -276,8 +276,8 @@ func (redisMutex) Release(l compat.Lease) compat.Change {
 // the fraction off, and gone by when it is less than now or the same.
 type lonelyJob struct{ stamped }
 
-func (lonelyJob) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Value: wholeSeconds(now.Add(ttl)), Until: now.Add(ttl)}
+func (lonelyJob) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
+	l := protocol.Lease{Key: key, Value: wholeSeconds(now.Add(ttl)), Until: now.Add(ttl)}
 	return overtake(c, l, func(held string) (bool, error) {
 		until, _ := leading(held)
 		return int64(until) <= now.Unix(), nil
@@ -292,10 +292,10 @@ type npmLock struct {
 	first bool
 }
 
-func (n npmLock) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Value: millis(now.Add(ttl + time.Millisecond)), Until: now.Add(ttl + time.Millisecond)}
+func (n npmLock) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
+	l := protocol.Lease{Key: key, Value: millis(now.Add(ttl + time.Millisecond)), Until: now.Add(ttl + time.Millisecond)}
 	err := create(c, l)
-	if !errors.Is(err, compat.ErrHeld) {
+	if !errors.Is(err, protocol.ErrHeld) {
 		return l, err
 	}
 	held, err := get(c, "GET", key)
@@ -303,28 +303,28 @@ func (n npmLock) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dur
 		return l, err
 	}
 	if held == "" && !n.first { // gone since the SETNX: errorception/redis-lock, PR 4
-		return l, &compat.HeldError{Key: key}
+		return l, &protocol.HeldError{Key: key}
 	}
 	until, number := leading(held)
 	if number && until > float64(now.UnixMilli()) {
-		return l, &compat.HeldError{Key: key, Value: held}
+		return l, &protocol.HeldError{Key: key, Value: held}
 	}
 	old, err := get(c, "GETSET", key, l.Value)
 	if err != nil {
 		return l, err
 	}
 	if was, ok := leading(old); !ok || !number || was != until { // NaN equals nothing
-		return l, &compat.HeldError{Key: key, Value: old}
+		return l, &protocol.HeldError{Key: key, Value: old}
 	}
 	return l, nil
 }
 
 // Release deletes the key unless its own time has gone by.
-func (npmLock) Release(l compat.Lease) compat.Change {
-	return broken.By(l, func(c *compat.Conn) error {
+func (npmLock) Release(l protocol.Lease) protocol.Change {
+	return broken.By(l, func(c *protocol.Conn) error {
 		until, err := strconv.ParseInt(l.Value, 10, 64)
 		if err != nil || until <= clock(c, time.Time{}).UnixMilli() {
-			return compat.ErrLost
+			return protocol.ErrLost
 		}
 		_, err = c.Do("DEL", l.Key)
 		return err
@@ -339,14 +339,14 @@ type jedisLock struct {
 	uuid func() string
 }
 
-func (j jedisLock) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (j jedisLock) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	return j.take(c, now, key, ttl, j.uuid())
 }
 
-func (j jedisLock) take(c *compat.Conn, now time.Time, key string, ttl time.Duration, uuid string) (compat.Lease, error) {
+func (j jedisLock) take(c *protocol.Conn, now time.Time, key string, ttl time.Duration, uuid string) (protocol.Lease, error) {
 	l := lease(key, uuid, now, ttl)
 	err := create(c, l)
-	if !errors.Is(err, compat.ErrHeld) {
+	if !errors.Is(err, protocol.ErrHeld) {
 		return l, err
 	}
 	held, err := get(c, "GET", key)
@@ -354,36 +354,36 @@ func (j jedisLock) take(c *compat.Conn, now time.Time, key string, ttl time.Dura
 		return l, err
 	}
 	if !expiredOrMine(held, uuid, now) {
-		return l, &compat.HeldError{Key: key, Value: held}
+		return l, &protocol.HeldError{Key: key, Value: held}
 	}
 	old, err := get(c, "GETSET", key, l.Value)
 	if err == nil && (old == "" || old != held) {
-		err = &compat.HeldError{Key: key, Value: old}
+		err = &protocol.HeldError{Key: key, Value: old}
 	}
 	return l, err
 }
 
 // Extend is renew(): whatever happened in the meantime, a lock that is free or
 // dead is as good as its own.
-func (j jedisLock) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
+func (j jedisLock) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
 	uuid, _, _ := strings.Cut(l.Value, ":")
-	return lease(l.Key, uuid, now, ttl), broken.By(l, func(c *compat.Conn) error {
+	return lease(l.Key, uuid, now, ttl), broken.By(l, func(c *protocol.Conn) error {
 		held, err := get(c, "GET", l.Key)
 		if err != nil {
 			return err
 		}
 		if !expiredOrMine(held, uuid, now) {
-			return compat.ErrLost
+			return protocol.ErrLost
 		}
 		if _, err := j.take(c, now, l.Key, ttl, uuid); err != nil {
-			return compat.ErrLost
+			return protocol.ErrLost
 		}
 		return nil
 	}), nil
 }
 
-func lease(key, uuid string, now time.Time, ttl time.Duration) compat.Lease {
-	return compat.Lease{Key: key, Value: uuid + ":" + millis(now.Add(ttl)), Until: now.Add(ttl)}
+func lease(key, uuid string, now time.Time, ttl time.Duration) protocol.Lease {
+	return protocol.Lease{Key: key, Value: uuid + ":" + millis(now.Add(ttl)), Until: now.Add(ttl)}
 }
 
 func expiredOrMine(value, uuid string, now time.Time) bool {

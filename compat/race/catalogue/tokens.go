@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -14,15 +14,15 @@ import (
 type tokened struct {
 	txlock.Options // Extend, Release and Inspect, where a client has nothing worse
 
-	take  func(c *compat.Conn, now time.Time, l *compat.Lease, ttl time.Duration) error
-	renew func(c *compat.Conn, l compat.Lease, ttl time.Duration) error
-	free  func(c *compat.Conn, l compat.Lease) error
+	take  func(c *protocol.Conn, now time.Time, l *protocol.Lease, ttl time.Duration) error
+	renew func(c *protocol.Conn, l protocol.Lease, ttl time.Duration) error
+	free  func(c *protocol.Conn, l protocol.Lease) error
 }
 
-func (tokened) Traits() compat.Traits { return compat.Traits{} }
+func (tokened) Traits() protocol.Traits { return protocol.Traits{} }
 
-func (t tokened) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Value: t.Token(), Until: now.Add(ttl)}
+func (t tokened) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
+	l := protocol.Lease{Key: key, Value: t.Token(), Until: now.Add(ttl)}
 	take := t.take
 	if take == nil {
 		take = setnxExpire
@@ -31,22 +31,22 @@ func (t tokened) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dur
 	return l, err
 }
 
-func (t tokened) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
+func (t tokened) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
 	if t.renew == nil {
 		return t.Options.Extend(now, l, ttl, rotate)
 	}
 	l.Until = now.Add(ttl)
-	return l, broken.By(l, func(c *compat.Conn) error { return t.renew(c, l, ttl) }), nil
+	return l, broken.By(l, func(c *protocol.Conn) error { return t.renew(c, l, ttl) }), nil
 }
 
-func (t tokened) Release(l compat.Lease) compat.Change {
+func (t tokened) Release(l protocol.Lease) protocol.Change {
 	if t.free == nil {
 		return t.Options.Release(l)
 	}
-	return broken.By(l, func(c *compat.Conn) error { return t.free(c, l) })
+	return broken.By(l, func(c *protocol.Conn) error { return t.free(c, l) })
 }
 
-func setnxExpire(c *compat.Conn, _ time.Time, l *compat.Lease, ttl time.Duration) error {
+func setnxExpire(c *protocol.Conn, _ time.Time, l *protocol.Lease, ttl time.Duration) error {
 	err := create(c, *l)
 	if err == nil {
 		_, err = c.Do("EXPIRE", l.Key, int64(ttl/time.Second))
@@ -55,40 +55,40 @@ func setnxExpire(c *compat.Conn, _ time.Time, l *compat.Lease, ttl time.Duration
 }
 
 // watch watches the key, and finds out whether it is the lease's still.
-func watch(c *compat.Conn, l compat.Lease) error {
+func watch(c *protocol.Conn, l protocol.Lease) error {
 	held, exists, err := c.Watch(l.Key)
 	if err == nil && (!exists || held != l.Value) {
 		c.Unwatch()
-		err = compat.ErrLost
+		err = protocol.ErrLost
 	}
 	return err
 }
 
 // remove deletes the key that is watched, and takes an EXEC that was aborted for a lock that is lost.
-func remove(c *compat.Conn, l compat.Lease) error {
-	replies, err := c.Exec(compat.Cmd{"DEL", l.Key})
+func remove(c *protocol.Conn, l protocol.Lease) error {
+	replies, err := c.Exec(protocol.Cmd{"DEL", l.Key})
 	if err == nil && replies == nil {
-		err = compat.ErrLost
+		err = protocol.ErrLost
 	}
 	return err
 }
 
 // bareDel releases whatever lock there is (Laravel up to 5.7, jedis-lock, most
 // timestamp clients).
-func bareDel(c *compat.Conn, l compat.Lease) error {
+func bareDel(c *protocol.Conn, l protocol.Lease) error {
 	_, err := c.Do("DEL", l.Key)
 	return err
 }
 
 // retryDel compares, deletes, and sends the DEL again over another connection if
 // no reply came: "at least once" for a command that must run at most once.
-func retryDel(c *compat.Conn, l compat.Lease) error {
+func retryDel(c *protocol.Conn, l protocol.Lease) error {
 	held, err := get(c, "GET", l.Key)
 	if err != nil {
 		return err
 	}
 	if held != l.Value {
-		return compat.ErrLost
+		return protocol.ErrLost
 	}
 	if _, err = c.Do("DEL", l.Key); c.Err() != nil {
 		_, err = redial(c).Do("DEL", l.Key)
@@ -98,7 +98,7 @@ func retryDel(c *compat.Conn, l compat.Lease) error {
 
 // watchOnly watches the key that it releases and does without MULTI: the DEL runs
 // at once, whatever has become of the key (redis-py 2.10.0–2.10.5, do_release).
-func watchOnly(c *compat.Conn, l compat.Lease) error {
+func watchOnly(c *protocol.Conn, l protocol.Lease) error {
 	if _, err := c.Do("WATCH", l.Key); err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func watchOnly(c *compat.Conn, l compat.Lease) error {
 	}
 	if held != l.Value {
 		c.Unwatch()
-		return compat.ErrLost
+		return protocol.ErrLost
 	}
 	if _, err := c.Do("DEL", l.Key); err != nil {
 		return err
@@ -119,7 +119,7 @@ func watchOnly(c *compat.Conn, l compat.Lease) error {
 
 // giveUp releases under WATCH and takes an EXEC that was aborted for a lock that
 // is lost: it leaves the key.
-func giveUp(c *compat.Conn, l compat.Lease) error {
+func giveUp(c *protocol.Conn, l protocol.Lease) error {
 	if err := watch(c, l); err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func giveUp(c *compat.Conn, l compat.Lease) error {
 
 // busyRelease shares one connection between its release and its renewal, whose
 // timer fires in between: the EXPIRE touches the key that the release watches.
-func busyRelease(c *compat.Conn, l compat.Lease) error {
+func busyRelease(c *protocol.Conn, l protocol.Lease) error {
 	if err := watch(c, l); err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func busyRelease(c *compat.Conn, l compat.Lease) error {
 
 // reconnecting releases under WATCH through a client library that, when the
 // connection has broken, makes another and goes on: the WATCH was the first one's.
-func reconnecting(c *compat.Conn, l compat.Lease) error {
+func reconnecting(c *protocol.Conn, l protocol.Lease) error {
 	if err := watch(c, l); err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func reconnecting(c *compat.Conn, l compat.Lease) error {
 
 // lateRenew releases while its renewal is already on the way: nobody waited for
 // the renewing thread before the DEL.
-func lateRenew(c *compat.Conn, l compat.Lease) error {
+func lateRenew(c *protocol.Conn, l protocol.Lease) error {
 	if _, err := c.Run(txlock.Options{}.Release(l)); err != nil {
 		return err
 	}
@@ -162,16 +162,16 @@ func lateRenew(c *compat.Conn, l compat.Lease) error {
 }
 
 // blindRenew extends whatever lock there is (Redisson's watchdog in 2016, redlock-rb).
-func blindRenew(c *compat.Conn, l compat.Lease, ttl time.Duration) error {
+func blindRenew(c *protocol.Conn, l protocol.Lease, ttl time.Duration) error {
 	there, err := redis.Bool(c.Do("EXPIRE", l.Key, int64(ttl/time.Second)))
 	if err == nil && !there {
-		err = compat.ErrLost
+		err = protocol.ErrLost
 	}
 	return err
 }
 
 // uncheckedRenew sends EXPIRE and takes it for done: its reply is not read.
-func uncheckedRenew(c *compat.Conn, l compat.Lease, ttl time.Duration) error {
+func uncheckedRenew(c *protocol.Conn, l protocol.Lease, ttl time.Duration) error {
 	_, err := c.Do("EXPIRE", l.Key, int64(ttl/time.Second))
 	return err
 }
@@ -180,30 +180,30 @@ func uncheckedRenew(c *compat.Conn, l compat.Lease, ttl time.Duration) error {
 // expires unnoticed between the two, what it appends to is a new key without an end.
 type appendRenew struct{ tokened }
 
-func (appendRenew) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
-	ch := compat.Change{Key: l.Key, Value: l.Value, Do: []compat.Cmd{{"EXPIRE", l.Key, int64(ttl / time.Second)}, {"APPEND", l.Key, "+"}}}
+func (appendRenew) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
+	ch := protocol.Change{Key: l.Key, Value: l.Value, Do: []protocol.Cmd{{"EXPIRE", l.Key, int64(ttl / time.Second)}, {"APPEND", l.Key, "+"}}}
 	l.Value, l.Until = l.Value+"+", now.Add(ttl)
 	return l, ch, nil
 }
 
 // halfQueued takes the key and draws its fence in one MULTI, and looks at EXEC's
 // first reply only. A server that could not queue the SET answers with the fence.
-func halfQueued(c *compat.Conn, _ time.Time, l *compat.Lease, ttl time.Duration) error {
-	replies, err := c.Pipe(compat.Cmd{"MULTI"}, compat.Cmd{"SET", l.Key, l.Value, "NX", "PX", ttl.Milliseconds()},
-		compat.Cmd{"INCR", compat.Aux(l.Key, "fence")}, compat.Cmd{"EXEC"})
+func halfQueued(c *protocol.Conn, _ time.Time, l *protocol.Lease, ttl time.Duration) error {
+	replies, err := c.Pipe(protocol.Cmd{"MULTI"}, protocol.Cmd{"SET", l.Key, l.Value, "NX", "PX", ttl.Milliseconds()},
+		protocol.Cmd{"INCR", protocol.Aux(l.Key, "fence")}, protocol.Cmd{"EXEC"})
 	if err != nil {
 		return err
 	}
 	done, err := redis.Values(replies[3], nil)
 	if err == nil && done[0] == nil {
-		err = &compat.HeldError{Key: l.Key}
+		err = &protocol.HeldError{Key: l.Key}
 	}
 	return err
 }
 
 // lateLease counts its lease from when it learned that it has one, by which time
 // the server has been counting for as long as the reply took (retools 0.1–0.3).
-func lateLease(c *compat.Conn, now time.Time, l *compat.Lease, ttl time.Duration) error {
+func lateLease(c *protocol.Conn, now time.Time, l *protocol.Lease, ttl time.Duration) error {
 	err := setnxExpire(c, now, l, ttl)
 	if err == nil {
 		l.Until = clock(c, now).Add(ttl)
@@ -213,22 +213,22 @@ func lateLease(c *compat.Conn, now time.Time, l *compat.Lease, ttl time.Duration
 
 // together puts SETNX and EXPIRE into one MULTI, so that no crash can come between
 // them: the EXPIRE runs for a refused client too.
-func together(c *compat.Conn, _ time.Time, l *compat.Lease, ttl time.Duration) error {
-	replies, err := c.Exec(compat.Cmd{"SETNX", l.Key, l.Value}, compat.Cmd{"EXPIRE", l.Key, int64(ttl / time.Second)})
+func together(c *protocol.Conn, _ time.Time, l *protocol.Lease, ttl time.Duration) error {
+	replies, err := c.Exec(protocol.Cmd{"SETNX", l.Key, l.Value}, protocol.Cmd{"EXPIRE", l.Key, int64(ttl / time.Second)})
 	if err == nil && replies[0] != int64(1) {
-		err = &compat.HeldError{Key: l.Key}
+		err = &protocol.HeldError{Key: l.Key}
 	}
 	return err
 }
 
 // setexFallback asks for SET NX PX and, told that there is none, writes the key
 // with SETEX: over any holder (redlock-py, PR 12).
-func setexFallback(c *compat.Conn, _ time.Time, l *compat.Lease, ttl time.Duration) error {
+func setexFallback(c *protocol.Conn, _ time.Time, l *protocol.Lease, ttl time.Duration) error {
 	won, err := get(c, "SET", l.Key, l.Value, "NX", "PX", ttl.Milliseconds())
 	switch err.(type) {
 	case nil:
 		if won == "" {
-			return &compat.HeldError{Key: l.Key}
+			return &protocol.HeldError{Key: l.Key}
 		}
 		return nil
 	case redis.Error:
@@ -239,13 +239,13 @@ func setexFallback(c *compat.Conn, _ time.Time, l *compat.Lease, ttl time.Durati
 
 // getsetOnly takes the key with GETSET and looks at what was there: nothing, ours.
 // Each look takes the holder's TTL away (redis-semaphore's exists key).
-func getsetOnly(c *compat.Conn, _ time.Time, l *compat.Lease, ttl time.Duration) error {
+func getsetOnly(c *protocol.Conn, _ time.Time, l *protocol.Lease, ttl time.Duration) error {
 	old, err := get(c, "GETSET", l.Key, l.Value)
 	if err != nil {
 		return err
 	}
 	if old != "" {
-		return &compat.HeldError{Key: l.Key, Value: old}
+		return &protocol.HeldError{Key: l.Key, Value: old}
 	}
 	_, err = c.Do("EXPIRE", l.Key, int64(ttl/time.Second))
 	return err
@@ -253,13 +253,13 @@ func getsetOnly(c *compat.Conn, _ time.Time, l *compat.Lease, ttl time.Duration)
 
 // staleWatch extends under a WATCH that no EXEC and no UNWATCH ends, and gives its
 // connection back so. Its release gets the same connection from the pool.
-func staleWatch(c *compat.Conn, l compat.Lease, ttl time.Duration) error {
+func staleWatch(c *protocol.Conn, l protocol.Lease, ttl time.Duration) error {
 	held, exists, err := c.Watch(l.Key)
 	if err != nil {
 		return err
 	}
 	if !exists || held != l.Value {
-		return compat.ErrLost
+		return protocol.ErrLost
 	}
 	return blindRenew(c, l, ttl)
 }
@@ -267,7 +267,7 @@ func staleWatch(c *compat.Conn, l compat.Lease, ttl time.Duration) error {
 // unverifiedWatch keeps its connection and watches the key while it holds it, so
 // that it need not compare when it gives it back. It begins when it has been told that the
 // key is its own, and never reads what it watches.
-func unverifiedWatch(c *compat.Conn, now time.Time, l *compat.Lease, ttl time.Duration) error {
+func unverifiedWatch(c *protocol.Conn, now time.Time, l *protocol.Lease, ttl time.Duration) error {
 	err := setnxExpire(c, now, l, ttl)
 	if err == nil {
 		_, err = c.Do("WATCH", l.Key)
@@ -279,6 +279,6 @@ func unverifiedWatch(c *compat.Conn, now time.Time, l *compat.Lease, ttl time.Du
 // has no TTL gets one, any client's.
 type shortRepair struct{ broken.RepairAtOnce }
 
-func (s shortRepair) Acquire(c *compat.Conn, now time.Time, key string, _ time.Duration) (compat.Lease, error) {
+func (s shortRepair) Acquire(c *protocol.Conn, now time.Time, key string, _ time.Duration) (protocol.Lease, error) {
 	return s.RepairAtOnce.Acquire(c, now, key, 3*time.Second)
 }

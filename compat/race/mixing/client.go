@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
 )
 
@@ -24,11 +24,11 @@ type client struct {
 
 // short is a fleet with shorter leases than all others.
 type short struct {
-	compat.Algorithm
+	protocol.Algorithm
 	lease time.Duration
 }
 
-func (s short) Acquire(c *compat.Conn, now time.Time, key string, _ time.Duration) (compat.Lease, error) {
+func (s short) Acquire(c *protocol.Conn, now time.Time, key string, _ time.Duration) (protocol.Lease, error) {
 	return s.Algorithm.Acquire(c, now, key, s.lease)
 }
 
@@ -41,41 +41,41 @@ func (e *Exception) Error() string { return fmt.Sprintf("%s throws at %.40q", e.
 
 // Is makes an Exception an ErrHeld and an ErrForeign.
 func (e *Exception) Is(target error) bool {
-	return target == compat.ErrHeld || target == compat.ErrForeign
+	return target == protocol.ErrHeld || target == protocol.ErrForeign
 }
 
 // Extend fails: these clients do not extend.
-func (client) Extend(_ time.Time, l compat.Lease, _ time.Duration, _ bool) (compat.Lease, compat.Change, error) {
-	return l, compat.Change{}, compat.ErrLost
+func (client) Extend(_ time.Time, l protocol.Lease, _ time.Duration, _ bool) (protocol.Lease, protocol.Change, error) {
+	return l, protocol.Change{}, protocol.ErrLost
 }
 
 // Traits has none.
-func (client) Traits() compat.Traits { return compat.Traits{} }
+func (client) Traits() protocol.Traits { return protocol.Traits{} }
 
 // Inspect reports a key with a value as dead, so that a waiter tries: these clients look by trying.
-func (client) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
-	s := compat.State{Key: key, Status: compat.StatusFree, TTL: compat.NoTTL}
+func (client) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error) {
+	s := protocol.State{Key: key, Status: protocol.StatusFree, TTL: protocol.NoTTL}
 	value, exists, err := get(c, "GET", key)
 	if exists {
-		s.Value, s.Status = value, compat.StatusDead
+		s.Value, s.Status = value, protocol.StatusDead
 	}
 	return s, err
 }
 
 // Release releases the lock as the client does, late or not.
-func (k client) Release(l compat.Lease) compat.Change {
-	return broken.By(l, func(c *compat.Conn) error { return k.release(c, l) })
+func (k client) Release(l protocol.Lease) protocol.Change {
+	return broken.By(l, func(c *protocol.Conn) error { return k.release(c, l) })
 }
 
 // now is the client's own clock, as it reads it in the midst of a release.
-func now(c *compat.Conn) time.Time {
+func now(c *protocol.Conn) time.Time {
 	if k, ok := c.Conn.(interface{ Now() time.Time }); ok {
 		return k.Now()
 	}
 	return time.Time{}
 }
 
-func (k client) release(c *compat.Conn, l compat.Lease) error {
+func (k client) release(c *protocol.Conn, l protocol.Lease) error {
 	var at time.Time
 	if k.Format.Release == dialect.ReleaseLive || k.whileLive {
 		at = now(c)
@@ -89,7 +89,7 @@ func (k client) release(c *compat.Conn, l compat.Lease) error {
 			deadline = l.Until
 		}
 		if !at.Before(deadline) {
-			return compat.ErrLost
+			return protocol.ErrLost
 		}
 	case dialect.ReleaseNotEarly:
 		return k.releaseNotEarly(c, l)
@@ -99,10 +99,10 @@ func (k client) release(c *compat.Conn, l compat.Lease) error {
 			return err
 		}
 		if held != l.Value || k.whileLive && !at.Before(l.Until.Add(k.Plus)) {
-			return compat.ErrLost
+			return protocol.ErrLost
 		}
 	case dialect.ReleaseWatched:
-		_, err := c.Run(compat.Change{Key: l.Key, Value: l.Value, Do: []compat.Cmd{{"DEL", l.Key}}})
+		_, err := c.Run(protocol.Change{Key: l.Key, Value: l.Value, Do: []protocol.Cmd{{"DEL", l.Key}}})
 		return err
 	case dialect.ReleaseScript:
 		return released(c.Do("EVAL", compareAndDelete, 1, l.Key, l.Value))
@@ -115,21 +115,21 @@ const compareAndDelete = `if redis.call("get",KEYS[1]) == ARGV[1] then return re
 
 func released(n any, err error) error {
 	if err == nil && n == int64(0) {
-		return compat.ErrLost
+		return protocol.ErrLost
 	}
 	return err
 }
 
 // releaseNotEarly is redis-py's release: it deletes any value that is not an earlier timestamp than
 // its own. It reports nothing if it does nothing.
-func (k client) releaseNotEarly(c *compat.Conn, l compat.Lease) error {
+func (k client) releaseNotEarly(c *protocol.Conn, l protocol.Lease) error {
 	held, exists, err := get(c, "GET", l.Key)
 	if err != nil {
 		return err
 	}
 	n, thrown := k.number(held, exists)
 	if thrown != nil {
-		return compat.ErrLost
+		return protocol.ErrLost
 	}
 	if mine, _ := k.reads(l.Value); n < mine {
 		return nil
@@ -139,7 +139,7 @@ func (k client) releaseNotEarly(c *compat.Conn, l compat.Lease) error {
 }
 
 // get reads a key; exists is false if it is missing.
-func get(c *compat.Conn, cmd string, args ...any) (value string, exists bool, err error) {
+func get(c *protocol.Conn, cmd string, args ...any) (value string, exists bool, err error) {
 	value, err = redis.String(c.Do(cmd, args...))
 	if errors.Is(err, redis.ErrNil) {
 		return "", false, nil
@@ -148,7 +148,7 @@ func get(c *compat.Conn, cmd string, args ...any) (value string, exists bool, er
 }
 
 // create takes a key that is not there, and sets its TTL, at once or by a second command.
-func create(c *compat.Conn, l compat.Lease, ttl time.Duration, kind dialect.TTL) (bool, error) {
+func create(c *protocol.Conn, l protocol.Lease, ttl time.Duration, kind dialect.TTL) (bool, error) {
 	if kind == dialect.TTLAtomic {
 		_, won, err := get(c, "SET", l.Key, l.Value, "NX", "PX", ttl.Milliseconds())
 		return won, err
@@ -161,7 +161,7 @@ func create(c *compat.Conn, l compat.Lease, ttl time.Duration, kind dialect.TTL)
 }
 
 // expire sets the TTL of a key that a client has written.
-func expire(c *compat.Conn, key string, ttl time.Duration, kind dialect.TTL) (err error) {
+func expire(c *protocol.Conn, key string, ttl time.Duration, kind dialect.TTL) (err error) {
 	switch kind {
 	case dialect.TTLNone:
 	case dialect.TTLMillis:

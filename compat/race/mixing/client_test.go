@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 func format(t *testing.T, name string) dialect.Format {
@@ -44,11 +44,11 @@ func TestMachinery(t *testing.T) {
 		}
 	}
 	for _, what := range []string{"taken", "taken over"} {
-		if _, err := a.Acquire(compat.NewConn(c), noon, "k", lease); err != nil {
+		if _, err := a.Acquire(protocol.NewConn(c), noon, "k", lease); err != nil {
 			t.Fatal(what, err)
 		}
 		ttl(what)
-		if _, err := a.Acquire(compat.NewConn(c), noon, "k", lease); !errors.Is(err, compat.ErrHeld) {
+		if _, err := a.Acquire(protocol.NewConn(c), noon, "k", lease); !errors.Is(err, protocol.ErrHeld) {
 			t.Errorf("%s: a second client: %v", what, err)
 		}
 		do(t, c, "SET", "k", "1") // expired, and without a ttl
@@ -88,7 +88,7 @@ func TestTakenFrom(t *testing.T) {
 			if !late {
 				at = at.Add(-time.Millisecond)
 			}
-			if _, err := model(format(t, x.client)).Acquire(compat.NewConn(c), at, "k", lease); (err == nil) != late {
+			if _, err := model(format(t, x.client)).Acquire(protocol.NewConn(c), at, "k", lease); (err == nil) != late {
 				t.Errorf("%s, %s on the key, at %v: %v", x.client, x.value, at.Sub(noon), err)
 			}
 		}
@@ -130,16 +130,16 @@ func TestReleases(t *testing.T) {
 		s := oldredis.Run(t, "7.0")
 		c := s.Dial()
 		a := model(format(t, x.client))
-		l, err := a.Acquire(compat.NewConn(c), noon, "k", lease)
+		l, err := a.Acquire(protocol.NewConn(c), noon, "k", lease)
 		if err != nil {
 			t.Fatal(x.client, err)
 		}
 		if x.on != "" {
 			do(t, c, "SET", "k", x.on)
 		}
-		_, err = compat.NewConn(atTime{c, noon.Add(x.after)}).Run(a.Release(l))
+		_, err = protocol.NewConn(atTime{c, noon.Add(x.after)}).Run(a.Release(l))
 		exists, _ := redis.Bool(do(t, c, "EXISTS", "k"), nil)
-		if exists == x.gone || err != nil && !errors.Is(err, compat.ErrLost) {
+		if exists == x.gone || err != nil && !errors.Is(err, protocol.ErrLost) {
 			t.Errorf("%s releases %q after %v: the key exists: %v, %v", x.client, x.on, x.after, exists, err)
 		}
 	}

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 //go:embed testdata/executed.txt
@@ -103,13 +103,13 @@ func challenge(t *testing.T, format, value string, ttl int, forever bool) string
 		do(t, c, "EXPIRE", "k", ttl)
 	}
 	a := model(f)
-	_, err = a.Acquire(compat.NewConn(c), noon, "k", lease)
+	_, err = a.Acquire(protocol.NewConn(c), noon, "k", lease)
 	after, _ := redis.String(do(t, c, "GET", "k"), nil)
 	left, _ := redis.Int(do(t, c, "TTL", "k"), nil)
 	switch same, had := after == value, ttl > 0; {
 	case err == nil:
 		return "TAKES"
-	case !errors.Is(err, compat.ErrHeld):
+	case !errors.Is(err, protocol.ErrHeld):
 		return err.Error()
 	case !same && left < 0:
 		return "CLOBBER"
@@ -122,7 +122,7 @@ func challenge(t *testing.T, format, value string, ttl int, forever bool) string
 	}
 	if forever {
 		s.Advance(240 * time.Hour)
-		if _, err := a.Acquire(compat.NewConn(c), noon.Add(240*time.Hour), "k", lease); errors.Is(err, compat.ErrHeld) {
+		if _, err := a.Acquire(protocol.NewConn(c), noon.Add(240*time.Hour), "k", lease); errors.Is(err, protocol.ErrHeld) {
 			return "stuck"
 		}
 	}
@@ -130,7 +130,7 @@ func challenge(t *testing.T, format, value string, ttl int, forever bool) string
 }
 
 // model returns the client of a format, with the first client's tokens.
-func model(f dialect.Format) compat.Algorithm {
+func model(f dialect.Format) protocol.Algorithm {
 	k := client{f, quirksOf()[f.Name], func() string { return "000000710117" }}
 	if f.Kind.Timed() {
 		return timed{k}

@@ -24,8 +24,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
 	"github.com/setnxlock/setnxlock/compat/setlock"
@@ -42,7 +42,7 @@ type Party struct {
 	Alike []string // the parties that send and read the same; they are not computed separately
 
 	margins []time.Duration // race.Lock's
-	make    func(token func() string) compat.Algorithm
+	make    func(token func() string) protocol.Algorithm
 }
 
 // among is the name of the same Party with overlaps inside its fleet ignored.
@@ -88,7 +88,7 @@ var locks = sync.OnceValue(func() race.Locks {
 	all := race.Locks{}
 	for _, p := range Parties() {
 		l := race.Lock{Says: p.Says, Bare: !p.Ours, Margins: p.margins,
-			New: func(token func() string, _ bool) compat.Algorithm { return p.make(token) }}
+			New: func(token func() string, _ bool) protocol.Algorithm { return p.make(token) }}
 		all[p.Name] = l
 		l.Says, l.Among = p.Says+"; overlaps inside its fleet do not count", true
 		all[p.among()] = l
@@ -125,15 +125,15 @@ func theirs() []Party {
 		m := quirksOf()[f.Name]
 		if f.Kind.Timed() {
 			p.margins = m.margins(f)
-			p.make = func(token func() string) compat.Algorithm { return timed{client{f, m, token}} }
+			p.make = func(token func() string) protocol.Algorithm { return timed{client{f, m, token}} }
 		} else {
-			p.make = func(token func() string) compat.Algorithm { return tokened{client{f, m, token}} }
+			p.make = func(token func() string) protocol.Algorithm { return tokened{client{f, m, token}} }
 		}
 		list, keys = append(list, p), append(keys, behaviour(f, m))
 		if f.Repair {
 			q := p
 			q.Name, q.Says = p.Name+"/3s", p.Says+"; its leases are 3 s, whatever the other's are"
-			q.make = func(token func() string) compat.Algorithm {
+			q.make = func(token func() string) protocol.Algorithm {
 				return short{tokened{client{f, m, token}}, 3 * time.Second}
 			}
 			list, keys = append(list, q), append(keys, q.Name)
@@ -156,7 +156,7 @@ func behaviour(f dialect.Format, m quirks) string {
 func ours() []Party {
 	var list []Party
 	var keys []string
-	add := func(name, says string, kind dialect.Kind, key string, margins []time.Duration, make func(token func() string) compat.Algorithm) {
+	add := func(name, says string, kind dialect.Kind, key string, margins []time.Duration, make func(token func() string) protocol.Algorithm) {
 		list = append(list, Party{Name: "ours/" + name, Says: says, Kind: kind, Ours: true, margins: margins, make: make})
 		keys = append(keys, key)
 	}
@@ -171,7 +171,7 @@ func ours() []Party {
 			same := d
 			same.Name, same.Equal = "", d.Equal && variant == "classic"
 			add("getset:"+variant+"/"+f.Name, "getset:"+variant+" in the dialect "+f.Name, f.Kind, fmt.Sprint(variant, same), margins,
-				func(token func() string) compat.Algorithm {
+				func(token func() string) protocol.Algorithm {
 					o := getsetlock.Options{Dialect: d, Nonce: func() string { return before[d.Owner] + token() }}
 					if variant == "classic" {
 						return getsetlock.Classic{Options: o}
@@ -181,38 +181,38 @@ func ours() []Party {
 		}
 	}
 	add("getset:patient", "getset:patient, float seconds: takes over a value that has not changed for 10 s", dialect.FloatSeconds, "patient", nil,
-		func(token func() string) compat.Algorithm {
+		func(token func() string) protocol.Algorithm {
 			return getsetlock.Patient{Options: getsetlock.Options{Nonce: token}, Lease: lease}
 		})
 	for _, seconds := range []int{1, 20} {
 		d := getsetlock.Float
 		d.Margin = time.Duration(seconds) * time.Second
 		add(fmt.Sprintf("getset:guarded/margin-%ds", seconds), fmt.Sprintf("getset:guarded, float seconds, that waits %d s longer before a takeover", seconds),
-			dialect.FloatSeconds, d.Margin.String(), []time.Duration{d.Margin}, func(token func() string) compat.Algorithm {
+			dialect.FloatSeconds, d.Margin.String(), []time.Duration{d.Margin}, func(token func() string) protocol.Algorithm {
 				return getsetlock.Guarded{Options: getsetlock.Options{Dialect: d, Nonce: token}}
 			})
 	}
-	token := func(name, says string, make func(token func() string) compat.Algorithm) {
-		add(name, says, dialect.Python, name, nil, func(token func() string) compat.Algorithm {
+	token := func(name, says string, make func(token func() string) protocol.Algorithm) {
+		add(name, says, dialect.Python, name, nil, func(token func() string) protocol.Algorithm {
 			return make(func() string { return hex + token() })
 		})
 	}
-	token("tx:classic", "SETNX, then EXPIRE; released under WATCH", func(t func() string) compat.Algorithm {
+	token("tx:classic", "SETNX, then EXPIRE; released under WATCH", func(t func() string) protocol.Algorithm {
 		return txlock.Classic{Options: txlock.Options{Token: t}}
 	})
-	token("tx:classic/published", "the same, with the published TTL repair", func(t func() string) compat.Algorithm {
+	token("tx:classic/published", "the same, with the published TTL repair", func(t func() string) protocol.Algorithm {
 		return broken.RepairAtOnce{Options: txlock.Options{Token: t}}
 	})
-	token("tx:guarded", "SETEX under WATCH", func(t func() string) compat.Algorithm {
+	token("tx:guarded", "SETEX under WATCH", func(t func() string) protocol.Algorithm {
 		return txlock.Guarded{Options: txlock.Options{Token: t}}
 	})
-	token("tx:renamed", "SETEX to another name, RENAMENX", func(t func() string) compat.Algorithm {
+	token("tx:renamed", "SETEX to another name, RENAMENX", func(t func() string) protocol.Algorithm {
 		return txlock.Renamed{Options: txlock.Options{Token: t}}
 	})
-	token("set:lua", "SET NX PX; released by a script", func(t func() string) compat.Algorithm {
+	token("set:lua", "SET NX PX; released by a script", func(t func() string) protocol.Algorithm {
 		return setlock.Lua{Options: setlock.Options{Token: t}}
 	})
-	token("set:watch", "SET NX PX; released under WATCH", func(t func() string) compat.Algorithm {
+	token("set:watch", "SET NX PX; released under WATCH", func(t func() string) protocol.Algorithm {
 		return setlock.Watched{Options: setlock.Options{Token: t}}
 	})
 	return gather(list, func(i int) string { return keys[i] })

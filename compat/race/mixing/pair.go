@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/race"
 )
 
@@ -289,7 +289,7 @@ var longAgo = time.Date(2019, 12, 28, 0, 0, 0, 0, time.UTC)
 func (p Party) left() string {
 	s := oldredis.MustNew("2.8", oldredis.Options{})
 	defer s.Close()
-	l, err := p.make(func() string { return "000000790197" }).Acquire(compat.NewConn(s.Dial()), longAgo, "k", lease)
+	l, err := p.make(func() string { return "000000790197" }).Acquire(protocol.NewConn(s.Dial()), longAgo, "k", lease)
 	if err != nil {
 		panic("mixing: " + p.Name + " can't take a free key: " + err.Error())
 	}

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // timed is a published client that writes a timestamp:
@@ -19,8 +19,8 @@ import (
 type timed struct{ client }
 
 // Acquire makes one attempt.
-func (t timed) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Value: t.stamp(now, ttl), Until: now.Add(ttl), Ambiguous: true}
+func (t timed) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
+	l := protocol.Lease{Key: key, Value: t.stamp(now, ttl), Until: now.Add(ttl), Ambiguous: true}
 	if t.unasked {
 		return t.set(c, now, l, ttl)
 	}
@@ -41,11 +41,11 @@ func (t timed) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Durat
 		}
 		return t.takeover(c, now, l, ttl, held, exists)
 	}
-	return l, &compat.HeldError{Key: key}
+	return l, &protocol.HeldError{Key: key}
 }
 
 // takeover replaces an expired value.
-func (t timed) takeover(c *compat.Conn, now time.Time, l compat.Lease, ttl time.Duration, held string, exists bool) (compat.Lease, error) {
+func (t timed) takeover(c *protocol.Conn, now time.Time, l protocol.Lease, ttl time.Duration, held string, exists bool) (protocol.Lease, error) {
 	switch t.Win {
 	case dialect.WinAlways:
 		if _, err := c.Do("SET", l.Key, l.Value); err != nil {
@@ -53,9 +53,9 @@ func (t timed) takeover(c *compat.Conn, now time.Time, l compat.Lease, ttl time.
 		}
 		return l, expire(c, l.Key, ttl, t.TTL)
 	case dialect.WinWatched:
-		replies, err := c.Exec(compat.Cmd{"SET", l.Key, l.Value})
+		replies, err := c.Exec(protocol.Cmd{"SET", l.Key, l.Value})
 		if err == nil && replies == nil {
-			err = &compat.HeldError{Key: l.Key}
+			err = &protocol.HeldError{Key: l.Key}
 		}
 		return l, err
 	}
@@ -68,7 +68,7 @@ func (t timed) takeover(c *compat.Conn, now time.Time, l compat.Lease, ttl time.
 	case thrown != nil:
 		return l, thrown
 	case !won:
-		return l, &compat.HeldError{Key: l.Key, Value: old} // and the key has our timestamp
+		return l, &protocol.HeldError{Key: l.Key, Value: old} // and the key has our timestamp
 	}
 	return l, expire(c, l.Key, ttl, t.TTL)
 }
@@ -90,7 +90,7 @@ func (t timed) won(held string, exists bool, old string, there bool, now time.Ti
 }
 
 // set is celery-once's acquisition: it reads, and writes if there is no unexpired value.
-func (t timed) set(c *compat.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
+func (t timed) set(c *protocol.Conn, now time.Time, l protocol.Lease, ttl time.Duration) (protocol.Lease, error) {
 	held, exists, err := get(c, "GET", l.Key)
 	if err != nil {
 		return l, err
@@ -110,21 +110,21 @@ func (t timed) tries() int {
 }
 
 // look reads the key, under WATCH if the takeover needs it.
-func (t timed) look(c *compat.Conn, key string) (string, bool, error) {
+func (t timed) look(c *protocol.Conn, key string) (string, bool, error) {
 	if t.Win == dialect.WinWatched {
 		return c.Watch(key)
 	}
 	return get(c, "GET", key)
 }
 
-func (t timed) refuse(c *compat.Conn, key, held string, thrown *Exception) error {
+func (t timed) refuse(c *protocol.Conn, key, held string, thrown *Exception) error {
 	if t.Win == dialect.WinWatched {
 		c.Unwatch()
 	}
 	if thrown != nil {
 		return thrown
 	}
-	return &compat.HeldError{Key: key, Value: held}
+	return &protocol.HeldError{Key: key, Value: held}
 }
 
 // dead reports whether a value is an expired timestamp, as the client reads it.

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // tokened is a published client that writes an owner, or a flag:
@@ -19,8 +19,8 @@ import (
 type tokened struct{ client }
 
 // Acquire makes one attempt.
-func (t tokened) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Value: t.value(now, ttl), Until: now.Add(ttl), Ambiguous: t.Token == dialect.TokenFlag}
+func (t tokened) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
+	l := protocol.Lease{Key: key, Value: t.value(now, ttl), Until: now.Add(ttl), Ambiguous: t.Token == dialect.TokenFlag}
 	won, err := t.make(c, l, ttl)
 	switch {
 	case won || err != nil:
@@ -30,11 +30,11 @@ func (t tokened) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dur
 	case t.legacy:
 		return l, t.takeOld(c, now, l, ttl)
 	}
-	return l, &compat.HeldError{Key: key}
+	return l, &protocol.HeldError{Key: key}
 }
 
 // make creates the key and sets its TTL.
-func (t tokened) make(c *compat.Conn, l compat.Lease, ttl time.Duration) (bool, error) {
+func (t tokened) make(c *protocol.Conn, l protocol.Lease, ttl time.Duration) (bool, error) {
 	if t.Kind == dialect.Watched {
 		return t.makeWatched(c, l, ttl)
 	}
@@ -42,7 +42,7 @@ func (t tokened) make(c *compat.Conn, l compat.Lease, ttl time.Duration) (bool, 
 }
 
 // makeWatched is BookSleeve's acquisition: WATCH, EXISTS, MULTI, SETEX, EXEC.
-func (t tokened) makeWatched(c *compat.Conn, l compat.Lease, ttl time.Duration) (bool, error) {
+func (t tokened) makeWatched(c *protocol.Conn, l protocol.Lease, ttl time.Duration) (bool, error) {
 	if _, err := c.Do("WATCH", l.Key); err != nil {
 		return false, err
 	}
@@ -51,19 +51,19 @@ func (t tokened) makeWatched(c *compat.Conn, l compat.Lease, ttl time.Duration) 
 		c.Unwatch()
 		return false, err
 	}
-	replies, err := c.Exec(compat.Cmd{"SETEX", l.Key, int64(ttl / time.Second), l.Value})
+	replies, err := c.Exec(protocol.Cmd{"SETEX", l.Key, int64(ttl / time.Second), l.Value})
 	return replies != nil, err
 }
 
 // repair is Redis in Action's repair: a client that finds no TTL on the key sets one, whichever
 // client holds it (tx/ttl-repair).
-func (t tokened) repair(c *compat.Conn, key string, ttl time.Duration) error {
+func (t tokened) repair(c *protocol.Conn, key string, ttl time.Duration) error {
 	left, err := redis.Int64(c.Do("TTL", key))
 	if err == nil && left < 0 {
 		_, err = c.Do("EXPIRE", key, int64(ttl/time.Second))
 	}
 	if err == nil {
-		err = &compat.HeldError{Key: key}
+		err = &protocol.HeldError{Key: key}
 	}
 	return err
 }
@@ -71,14 +71,14 @@ func (t tokened) repair(c *compat.Conn, key string, ttl time.Duration) error {
 // takeOld is redis-objects' compatibility code for the floats of its older versions: it reads the
 // value with to_f, and overwrites it if it is not 0 and has expired, without checking that it is
 // the first.
-func (t tokened) takeOld(c *compat.Conn, now time.Time, l compat.Lease, ttl time.Duration) error {
+func (t tokened) takeOld(c *protocol.Conn, now time.Time, l protocol.Lease, ttl time.Duration) error {
 	held, _, err := get(c, "GET", l.Key)
 	if err != nil {
 		return err
 	}
 	n, _ := rubyFloat.reads(held)
 	if n == 0 || n >= float64(now.UnixMilli())/1e3 {
-		return &compat.HeldError{Key: l.Key, Value: held}
+		return &protocol.HeldError{Key: l.Key, Value: held}
 	}
 	_, err = c.Do("SET", l.Key, l.Value, "PX", ttl.Milliseconds())
 	return err

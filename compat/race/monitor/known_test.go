@@ -17,6 +17,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
 )
 
@@ -62,7 +63,7 @@ func TestKnown(t *testing.T) {
 	var subjects []subject
 	log := record(t, addr, func() {
 		var all sync.WaitGroup
-		begin := func(name string, algorithm func() compat.Algorithm) {
+		begin := func(name string, algorithm func() protocol.Algorithm) {
 			s := subject{name, "lock." + strings.ReplaceAll(name, ":", ".")}
 			subjects = append(subjects, s)
 			all.Go(func() {
@@ -75,11 +76,11 @@ func TestKnown(t *testing.T) {
 			if f := l.Family(); l.New == nil || l.Shared || f != "getset" && f != "tx" && f != "set" || l.Name == "getset:patient" || l.Name == "getset:two-keys" { // one wants a lease for all, one has no key of this name
 				continue
 			}
-			begin(l.Name, func() compat.Algorithm { return l.New(locks.Options{}) })
+			begin(l.Name, func() protocol.Algorithm { return l.New(locks.Options{}) })
 		}
 		for _, l := range broken.Published() {
 			if !strings.HasPrefix(l.Name, "rw:") {
-				begin(l.Name, func() compat.Algorithm { return l.New(compat.NewToken, false) })
+				begin(l.Name, func() protocol.Algorithm { return l.New(protocol.NewToken, false) })
 			}
 		}
 		all.Wait()
@@ -118,7 +119,7 @@ func TestKnown(t *testing.T) {
 }
 
 // live is the life of a lock: two clients take it, are refused, extend and release it, and one takes over what the other left.
-func live(addr, key string, algorithm func() compat.Algorithm) error {
+func live(addr, key string, algorithm func() protocol.Algorithm) error {
 	ctx := context.Background()
 	const ttl = time.Minute
 	lockers := make([]*compat.Locker, 2)

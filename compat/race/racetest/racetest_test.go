@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/racetest"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -18,25 +18,25 @@ type hasty struct {
 	txlock.Options
 }
 
-func (h hasty) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Value: h.Token(), Until: compat.Until(now, ttl)}
+func (h hasty) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
+	l := protocol.Lease{Key: key, Value: h.Token(), Until: protocol.Until(now, ttl)}
 	reply, err := c.Do("SET", key, l.Value, "NX", "PX", ttl.Milliseconds())
 	if err == nil && reply == nil {
-		err = &compat.HeldError{Key: key}
+		err = &protocol.HeldError{Key: key}
 	}
 	return l, err
 }
 
-func (h hasty) Release(l compat.Lease) compat.Change {
-	return compat.Change{Key: l.Key, Value: l.Value, By: func(c *compat.Conn) ([]any, error) {
+func (h hasty) Release(l protocol.Lease) protocol.Change {
+	return protocol.Change{Key: l.Key, Value: l.Value, By: func(c *protocol.Conn) ([]any, error) {
 		_, err := c.Do("DEL", l.Key)
 		return []any{int64(1)}, err
 	}}
 }
 
-func (hasty) Traits() compat.Traits { return compat.Traits{} }
+func (hasty) Traits() protocol.Traits { return protocol.Traits{} }
 
-func newHasty(token func() string) compat.Algorithm {
+func newHasty(token func() string) protocol.Algorithm {
 	return hasty{txlock.Options{Token: token}}
 }
 
@@ -63,7 +63,7 @@ func TestCheck(t *testing.T) {
 	racetest.Check(t, race.Config{Algorithm: "tx:renamed", Ticks: 3, Faults: race.Faults{Crash: true, Late: 1}})
 }
 
-func newMyLock(token func() string) compat.Algorithm {
+func newMyLock(token func() string) protocol.Algorithm {
 	return txlock.Renamed{Options: txlock.Options{Token: token}}
 }
 
@@ -71,7 +71,7 @@ func newMyLock(token func() string) compat.Algorithm {
 func TestMyLock(t *testing.T) {
 	racetest.Check(t, race.Config{
 		Server: "2.4", Clients: 2, Attempts: 2, Ticks: 3, Faults: race.Faults{LostReplies: 1},
-		New: newMyLock, // func(token func() string) compat.Algorithm
+		New: newMyLock, // func(token func() string) protocol.Algorithm
 	})
 }
 

@@ -181,7 +181,7 @@ func asset(name string) string {
 var algorithms = []string{"getsetlock", "txlock", "compat/setlock", "compat/rwlock", "compat/redlock", "compat/race/catalogue", "compat/race/catalogue/broken", "compat/race/mixing"}
 
 // engines are the files of package compat in which it can.
-var engines = []string{"compat/watch.go", "compat/unguarded.go", "compat/listcas.go", "compat/script.go"}
+var engines = []string{"compat/protocol/watch.go", "compat/protocol/unguarded.go", "compat/protocol/listcas.go", "compat/protocol/script.go"}
 
 // sources are the files of the algorithms, by name, in JSON: each line where it was.
 func sources(ctx context.Context) ([]byte, error) {
@@ -209,7 +209,7 @@ func sources(ctx context.Context) ([]byte, error) {
 			return nil, err
 		}
 		// Only what sends is shown: a file that has no connection has none of it.
-		if strings.Contains(string(b), "compat.Conn") || strings.Contains(string(b), "compat.Change") || strings.HasPrefix(string(b), "package compat\n") {
+		if strings.Contains(string(b), "protocol.Conn") || strings.Contains(string(b), "protocol.Change") || strings.HasPrefix(string(b), "package compat\n") {
 			files[name] = comment.ReplaceAllString(string(b), "")
 		}
 	}

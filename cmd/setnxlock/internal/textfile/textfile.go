@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // families are the metrics, in the order of the file. A test of compat/adapter/prometheus holds
@@ -174,9 +175,9 @@ func outcome(err error) string {
 	switch {
 	case errors.Is(err, compat.ErrHeld):
 		return "held"
-	case compat.OutcomeOf(err) == compat.NotSent:
+	case protocol.OutcomeOf(err) == protocol.NotSent:
 		return "not sent"
-	case compat.OutcomeOf(err) == compat.Refused:
+	case protocol.OutcomeOf(err) == protocol.Refused:
 		return "refused"
 	}
 	return "unknown"

@@ -7,7 +7,7 @@ import (
 	"unicode"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
@@ -26,16 +26,16 @@ func FuzzJudge(f *testing.F) {
 		now := time.Unix(1795238718, 0).UTC()
 		c := verdict.Content{Key: key, Value: value, Type: kind, TTL: time.Duration(ttl)}
 		if ttl < 0 {
-			c.TTL = compat.NoTTL
+			c.TTL = protocol.NoTTL
 		}
 		for _, l := range []verdict.Lens{{}, {Time: &getsetlock.Seconds}, {Time: &getsetlock.Float}, {Tokens: true}} {
 			for _, lock := range []verdict.Lock{verdict.Plain, verdict.Redisson} {
 				c.Lock = lock
 				v := l.Judge(c, now)
-				if v.Obtainable && v.Status != compat.StatusFree && v.Status != compat.StatusDead {
+				if v.Obtainable && v.Status != protocol.StatusFree && v.Status != protocol.StatusDead {
 					t.Errorf("%+v is %s, and can be had", c, v.Status)
 				}
-				if l == (verdict.Lens{}) && v.Status == compat.StatusDead && c.TTL > 0 {
+				if l == (verdict.Lens{}) && v.Status == protocol.StatusDead && c.TTL > 0 {
 					t.Errorf("%+v lives for %v, and is dead", c, c.TTL)
 				}
 				words := strings.Join(append(v.Why, v.Wrong...), "\n") + v.Refusal()

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
@@ -19,10 +19,10 @@ type Content struct {
 	Key   string
 	Type  string        // as TYPE says it: "none", "string", "hash", …
 	Value string        // of a string
-	TTL   time.Duration // or compat.NoTTL
+	TTL   time.Duration // or protocol.NoTTL
 	Lock  Lock
-	Other *compat.State // of a lock that is more than this key, as that lock sees it
-	Times bool          // the server's own lock is one of times: it has neither WATCH nor scripts
+	Other *protocol.State // of a lock that is more than this key, as that lock sees it
+	Times bool            // the server's own lock is one of times: it has neither WATCH nor scripts
 
 	length int              // of a value of which only the beginning is here; 0: all of it is
 	hash   *dialect.Finding // what a small hash is
@@ -46,15 +46,15 @@ func beginning(value string, length int) string {
 }
 
 // Read looks at keys: one round trip, and a few more for those that are no strings.
-func (s *Server) Read(c *compat.Conn, now time.Time, keys ...string) ([]Content, error) {
+func (s *Server) Read(c *protocol.Conn, now time.Time, keys ...string) ([]Content, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	var cmds []compat.Cmd
+	var cmds []protocol.Cmd
 	for _, k := range keys {
-		get, ttl := compat.Cmd{"GET", k}, compat.Cmd{"TTL", k}
+		get, ttl := protocol.Cmd{"GET", k}, protocol.Cmd{"TTL", k}
 		if s.Part {
-			get = compat.Cmd{"GETRANGE", k, 0, most}
+			get = protocol.Cmd{"GETRANGE", k, 0, most}
 		}
 		if s.Millis {
 			ttl[0] = "PTTL"
@@ -68,7 +68,7 @@ func (s *Server) Read(c *compat.Conn, now time.Time, keys ...string) ([]Content,
 	all := make([]Content, len(keys))
 	var others []int
 	for i, k := range keys {
-		all[i] = Content{Key: k, Type: "string", TTL: compat.NoTTL}
+		all[i] = Content{Key: k, Type: "string", TTL: protocol.NoTTL}
 		if other, err := s.take(c, &all[i], replies[2*i], replies[2*i+1]); err != nil {
 			return nil, err
 		} else if other {
@@ -92,7 +92,7 @@ func (s *Server) Read(c *compat.Conn, now time.Time, keys ...string) ([]Content,
 }
 
 // take reads the answers to GET and TTL; other says that the key holds no string.
-func (s *Server) take(c *compat.Conn, one *Content, value, ttl any) (other bool, err error) {
+func (s *Server) take(c *protocol.Conn, one *Content, value, ttl any) (other bool, err error) {
 	one.Value, err = redis.String(value, nil)
 	switch {
 	case errors.Is(err, redis.ErrNil), s.Part && ttl == int64(-2):
@@ -103,7 +103,7 @@ func (s *Server) take(c *compat.Conn, one *Content, value, ttl any) (other bool,
 			one.Type = "none"
 			return false, c.Denied(one.Key, err)
 		}
-	case err != nil && errors.Is(c.Foreign(one.Key, err), compat.ErrForeign):
+	case err != nil && errors.Is(c.Foreign(one.Key, err), protocol.ErrForeign):
 		other = true
 	case err != nil:
 		return false, c.Denied(one.Key, err)
@@ -117,7 +117,7 @@ func (s *Server) take(c *compat.Conn, one *Content, value, ttl any) (other bool,
 }
 
 // shorten cuts a value that is too long for a lock's, and asks for its length if it was not read.
-func (s *Server) shorten(c *compat.Conn, one *Content) (err error) {
+func (s *Server) shorten(c *protocol.Conn, one *Content) (err error) {
 	if len(one.Value) <= most {
 		return nil
 	}
@@ -131,13 +131,13 @@ func (s *Server) shorten(c *compat.Conn, one *Content) (err error) {
 }
 
 // types asks what those keys are that hold no string, and what is in small hashes.
-func (s *Server) types(c *compat.Conn, now time.Time, all []Content, others []int) error {
+func (s *Server) types(c *protocol.Conn, now time.Time, all []Content, others []int) error {
 	if len(others) == 0 {
 		return nil
 	}
-	var cmds []compat.Cmd
+	var cmds []protocol.Cmd
 	for _, i := range others {
-		cmds = append(cmds, compat.Cmd{"TYPE", all[i].Key})
+		cmds = append(cmds, protocol.Cmd{"TYPE", all[i].Key})
 	}
 	replies, err := c.Pipe(cmds...)
 	if err != nil {
@@ -151,7 +151,7 @@ func (s *Server) types(c *compat.Conn, now time.Time, all []Content, others []in
 		}
 		if all[i].Type == "hash" {
 			hashes = append(hashes, i)
-			cmds = append(cmds, compat.Cmd{"HLEN", all[i].Key})
+			cmds = append(cmds, protocol.Cmd{"HLEN", all[i].Key})
 		}
 	}
 	if len(hashes) == 0 {
@@ -176,7 +176,7 @@ func (s *Server) types(c *compat.Conn, now time.Time, all []Content, others []in
 }
 
 // more reads what stands beside a key, if it is one of a lock of several.
-func (s *Server) more(c *compat.Conn, now time.Time, one *Content) error {
+func (s *Server) more(c *protocol.Conn, now time.Time, one *Content) error {
 	base, of := Beside(one.Key)
 	owner, _, pair := dialect.PairOf(one.Key)
 	switch {
@@ -184,9 +184,9 @@ func (s *Server) more(c *compat.Conn, now time.Time, one *Content) error {
 		return s.readers(c, now, one, base)
 	case one.Type == "none" && s.Beside, one.Type == "string" && strings.HasPrefix(one.Value, "w:"):
 		return s.readers(c, now, one, one.Key)
-	case one.Type == "string" && pair && one.Key == owner && one.TTL == compat.NoTTL:
+	case one.Type == "string" && pair && one.Key == owner && one.TTL == protocol.NoTTL:
 		st, err := getsetlock.TwoKeys{}.Inspect(c, now, strings.TrimPrefix(one.Key, PairPrefix))
-		if err == nil && st.Status != compat.StatusFree {
+		if err == nil && st.Status != protocol.StatusFree {
 			one.Lock, one.Other = Pair, &st
 		}
 		return err
@@ -200,9 +200,9 @@ func (s *Server) more(c *compat.Conn, now time.Time, one *Content) error {
 const PairPrefix = "lock:owner:"
 
 // readers looks at key as at a lock for readers and a writer. What is not one stays what it is.
-func (s *Server) readers(c *compat.Conn, now time.Time, one *Content, key string) error {
+func (s *Server) readers(c *protocol.Conn, now time.Time, one *Content, key string) error {
 	st, err := rwlock.Read{Options: rwlock.Options{Millis: s.Millis, ServerClock: s.Millis, Prefer: rwlock.ReadersFirst}}.Inspect(c, now, key)
-	if errors.Is(err, compat.ErrForeign) {
+	if errors.Is(err, protocol.ErrForeign) {
 		return nil
 	}
 	if err == nil && len(st.Holders) > 0 {
@@ -213,7 +213,7 @@ func (s *Server) readers(c *compat.Conn, now time.Time, one *Content, key string
 
 // timed reports whether the server's best lock is one of times: there is neither WATCH nor EVAL.
 // It is asked once.
-func (s *Server) timed(c *compat.Conn, key string) bool {
+func (s *Server) timed(c *protocol.Conn, key string) bool {
 	if s.times == nil {
 		_, _, err := c.Watch(key)
 		c.Unwatch()
@@ -228,7 +228,7 @@ func (s *Server) timed(c *compat.Conn, key string) bool {
 
 // passed reports whether value is a time that has gone by, in any dialect.
 func passed(value string, now time.Time) bool {
-	return slices.ContainsFunc(dialect.Recognise("", value, compat.NoTTL, now), func(f dialect.Finding) bool {
+	return slices.ContainsFunc(dialect.Recognise("", value, protocol.NoTTL, now), func(f dialect.Finding) bool {
 		return f.Kind.Timed() && f.Until.Before(now)
 	})
 }
@@ -236,7 +236,7 @@ func passed(value string, now time.Time) bool {
 // beside are the names of the keys that our locks keep beside a key.
 var beside = []string{"fence", "readers", "waiting", "queue", "next", "mutex", "waiters", "wake"}
 
-// Beside returns the key that key stands beside, as compat.Aux names such keys, and what it is
+// Beside returns the key that key stands beside, as protocol.Aux names such keys, and what it is
 // there: "fence", "readers", …; "" if it is none.
 func Beside(key string) (base, name string) {
 	for _, name := range beside {
@@ -245,7 +245,7 @@ func Beside(key string) (base, name string) {
 			if i < 0 {
 				break
 			}
-			if base := key[:at+i]; base != "" && compat.Aux(base, name) == key {
+			if base := key[:at+i]; base != "" && protocol.Aux(base, name) == key {
 				return base, name
 			}
 			at += i + 1

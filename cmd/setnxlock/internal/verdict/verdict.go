@@ -20,14 +20,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
 // A Verdict is what one look at a key, or at several that are locked as one, showed.
 type Verdict struct {
-	compat.State
+	protocol.State
 
 	// Obtainable says that an attempt now, by the lock that the key was read for, would have it.
 	Obtainable bool
@@ -73,22 +73,22 @@ type Lens struct {
 
 // Judge says what c is to a client that reads keys through l.
 func (l Lens) Judge(c Content, now time.Time) Verdict {
-	v := Verdict{State: compat.State{Key: c.Key, Value: c.Value, Status: compat.StatusFree, TTL: c.TTL}}
+	v := Verdict{State: protocol.State{Key: c.Key, Value: c.Value, Status: protocol.StatusFree, TTL: c.TTL}}
 	switch {
 	case c.Other != nil:
 		v = FromState(*c.Other)
 		v.Key, v.Lock = c.Key, c.Lock
 		v.ofComposite()
 	case c.Type == "none":
-		v.Value, v.TTL = "", compat.NoTTL
+		v.Value, v.TTL = "", protocol.NoTTL
 	case c.hash != nil:
 		v.ofRedisson(*c.hash)
 	case c.Type != "string":
-		v.Status, v.Lock, v.Format = compat.StatusForeign, NoLock, c.Type
+		v.Status, v.Lock, v.Format = protocol.StatusForeign, NoLock, c.Type
 	default:
 		v.ofString(l, c, now)
 	}
-	v.Obtainable = v.Status == compat.StatusFree || v.Status == compat.StatusDead && l.takes(c, now)
+	v.Obtainable = v.Status == protocol.StatusFree || v.Status == protocol.StatusDead && l.takes(c, now)
 	if c.length > 0 && c.Other == nil {
 		v.Value, v.Cut = beginning(c.Value, c.length), true
 	}
@@ -107,8 +107,8 @@ func (l Lens) takes(c Content, now time.Time) bool {
 }
 
 // FromState is the verdict of a lock that has looked itself: of several keys or servers, of readers.
-func FromState(s compat.State) Verdict {
-	v := Verdict{State: s, Obtainable: s.Status == compat.StatusFree || s.Status == compat.StatusDead}
+func FromState(s protocol.State) Verdict {
+	v := Verdict{State: s, Obtainable: s.Status == protocol.StatusFree || s.Status == protocol.StatusDead}
 	v.Holders = slices.Clone(s.Holders)
 	values := []*string{&v.Value}
 	for i := range v.Holders {
@@ -136,7 +136,7 @@ func (v *Verdict) ofComposite() {
 		v.Kind, v.Clients, v.Sure = "rw", []string{"setnxlock rw"}, Certain
 		v.Why = []string{"the sorted set beside the key, or the writer's token, is of this lock"}
 		v.Wrong = append(v.Wrong, "a plain lock on the same key does not see the readers: use --algorithm rw:read or rw:write")
-		if v.Status == compat.StatusFree {
+		if v.Status == protocol.StatusFree {
 			v.Wrong, v.Clients, v.Why, v.Kind, v.Sure = nil, nil, nil, "", ""
 		}
 	case Pair:
@@ -147,12 +147,12 @@ func (v *Verdict) ofComposite() {
 }
 
 func (v *Verdict) ofRedisson(f dialect.Finding) {
-	v.Status, v.Lock, v.Format, v.Kind = compat.StatusForeign, Redisson, "Redisson's hash", string(f.Kind)
+	v.Status, v.Lock, v.Format, v.Kind = protocol.StatusForeign, Redisson, "Redisson's hash", string(f.Kind)
 	v.Clients, v.Sure, v.Why = f.Formats(), Likely, f.Candidates[0].Reasons
 	v.Wrong = append(slices.Clone(f.Wrong), "no lock of ours excludes Redisson's clients, nor they ours: use another key")
 	v.Until, v.Clock = f.Until, f.Clock
 	for _, holder := range strings.Fields(f.Owner) {
-		v.Holders = append(v.Holders, compat.Holder{Value: holder, Until: v.Until})
+		v.Holders = append(v.Holders, protocol.Holder{Value: holder, Until: v.Until})
 		v.Value, v.Owner = holder, holder
 	}
 }
@@ -177,9 +177,9 @@ func (v *Verdict) ofString(l Lens, c Content, now time.Time) {
 
 // asToken is the status that clients see who know of the TTL alone.
 func (v *Verdict) asToken(now time.Time) {
-	v.Status, v.Clock, v.Until = compat.StatusHeld, "server", now.Add(v.TTL)
-	if v.TTL == compat.NoTTL {
-		v.Status, v.Until = compat.StatusPersistent, time.Time{}
+	v.Status, v.Clock, v.Until = protocol.StatusHeld, "server", now.Add(v.TTL)
+	if v.TTL == protocol.NoTTL {
+		v.Status, v.Until = protocol.StatusPersistent, time.Time{}
 	}
 	if v.Format == "" || dialect.Kind(v.Kind).Timed() {
 		v.Format = "token"
@@ -189,12 +189,12 @@ func (v *Verdict) asToken(now time.Time) {
 // asTime is the status that clients of d see.
 func (v *Verdict) asTime(d getsetlock.Dialect, now time.Time) {
 	until, ok := d.Parse(v.Value)
-	v.Format, v.Until, v.Clock, v.Status = d.Name, until, "clients", compat.StatusHeld
+	v.Format, v.Until, v.Clock, v.Status = d.Name, until, "clients", protocol.StatusHeld
 	switch {
 	case !ok:
-		v.Status, v.Until, v.Clock, v.Format = compat.StatusForeign, time.Time{}, "", "not "+d.Name
+		v.Status, v.Until, v.Clock, v.Format = protocol.StatusForeign, time.Time{}, "", "not "+d.Name
 	case d.Dead(v.Value, now):
-		v.Status = compat.StatusDead
+		v.Status = protocol.StatusDead
 	}
 }
 
@@ -219,7 +219,7 @@ func (v *Verdict) look(c Content, now time.Time) {
 		}
 	}
 	if !f.Kind.Timed() {
-		v.Status, v.Until, v.Clock = compat.StatusHeld, f.Until, f.Clock
+		v.Status, v.Until, v.Clock = protocol.StatusHeld, f.Until, f.Clock
 	} else {
 		v.ofTime(f, now)
 	}
@@ -235,11 +235,11 @@ func (v *Verdict) look(c Content, now time.Time) {
 // ofTime is the status of a time to its own clients. While a TTL runs the key is held, whatever
 // the time says: a time that has passed is then no deadline, but, say, when a job began.
 func (v *Verdict) ofTime(f dialect.Finding, now time.Time) {
-	v.Status, v.Until, v.Clock = compat.StatusHeld, f.Until, "clients"
+	v.Status, v.Until, v.Clock = protocol.StatusHeld, f.Until, "clients"
 	past := !f.Until.After(now)
-	if v.TTL == compat.NoTTL {
+	if v.TTL == protocol.NoTTL {
 		if past {
-			v.Status = compat.StatusDead
+			v.Status = protocol.StatusDead
 		}
 		return
 	}
@@ -255,7 +255,7 @@ func (v *Verdict) ofTime(f dialect.Finding, now time.Time) {
 func (v *Verdict) weigh(c Content, f dialect.Finding) {
 	if ownStamp().MatchString(c.Value) {
 		v.Sure, v.Clients = Likely, []string{"setnxlock getset"}
-		if c.TTL != compat.NoTTL {
+		if c.TTL != protocol.NoTTL {
 			v.Clients = []string{"setnxlock bridge"}
 		}
 		v.Why = []string{"fifteen decimals, as setnxlock writes its times and no other client that we know of"}
@@ -291,7 +291,7 @@ var (
 // IsLock reports whether a survey lists the key. anyText says that a text or a flag counts which
 // nothing else speaks for.
 func (v Verdict) IsLock(anyText bool) bool {
-	if base, _ := Beside(v.Key); base != "" || v.Status == compat.StatusFree || v.Lock == NoLock {
+	if base, _ := Beside(v.Key); base != "" || v.Status == protocol.StatusFree || v.Lock == NoLock {
 		return false
 	}
 	if _, deadline, pair := dialect.PairOf(v.Key); pair && v.Key == deadline {
@@ -310,8 +310,8 @@ func Moment(t time.Time) string { return t.Format("2006-01-02 15:04:05 MST") }
 // Together is the verdict of several keys that are locked as one: that of the key which keeps others
 // out longest, with all holders. Its value is that of all keys, if they have the same.
 func Together(key string, all []Verdict) Verdict {
-	v := Verdict{State: compat.State{Status: compat.StatusFree, TTL: compat.NoTTL}}
-	var holders []compat.Holder
+	v := Verdict{State: protocol.State{Status: protocol.StatusFree, TTL: protocol.NoTTL}}
+	var holders []protocol.Holder
 	var wrong []string
 	same, obtainable, owner := true, true, ""
 	for _, one := range all {
@@ -319,8 +319,8 @@ func Together(key string, all []Verdict) Verdict {
 			v = one
 		}
 		of := one.Holders
-		if len(of) == 0 && one.Status != compat.StatusFree {
-			of = []compat.Holder{{Value: one.Value, Until: one.Until}}
+		if len(of) == 0 && one.Status != protocol.StatusFree {
+			of = []protocol.Holder{{Value: one.Value, Until: one.Until}}
 		}
 		holders = append(holders, of...)
 		for _, w := range one.Wrong {
@@ -340,8 +340,8 @@ func Together(key string, all []Verdict) Verdict {
 }
 
 // rank orders the statuses by how long they keep others out.
-var rank = map[compat.Status]int{
-	compat.StatusFree: 0, compat.StatusDead: 1, compat.StatusHeld: 2, compat.StatusForeign: 3, compat.StatusPersistent: 4,
+var rank = map[protocol.Status]int{
+	protocol.StatusFree: 0, protocol.StatusDead: 1, protocol.StatusHeld: 2, protocol.StatusForeign: 3, protocol.StatusPersistent: 4,
 }
 
 // Unseen says of a key that is not there that readers may hold it nevertheless: they stand beside
@@ -355,13 +355,13 @@ func (v *Verdict) Unseen(why string) {
 func (v Verdict) Refusal() string {
 	text := "is held by another client"
 	switch {
-	case v.Status == compat.StatusDead:
+	case v.Status == protocol.StatusDead:
 		return fmt.Sprintf("holds a time that passed at %s: clients that write such times take it over, and this lock does not", Moment(v.Until))
-	case v.Status == compat.StatusPersistent && dialect.Kind(v.Kind).Timed():
+	case v.Status == protocol.StatusPersistent && dialect.Kind(v.Kind).Timed():
 		return "holds what reads as a time, without a TTL: clients that write such times take it over when it has passed, and this lock never does"
-	case v.Status == compat.StatusPersistent:
+	case v.Status == protocol.StatusPersistent:
 		text += ", and nothing ends it but a release"
-	case v.Status == compat.StatusForeign:
+	case v.Status == protocol.StatusForeign:
 		text += ", in another format"
 	case !v.Until.IsZero():
 		text += fmt.Sprintf(" until %s (unless it is renewed)", Moment(v.Until))

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
@@ -15,7 +15,7 @@ const hexToken, uuid = "94213c24e0f911f0a9d30242ac120002", "fb2d0a1e-3f44-4e2e-8
 // What stands on a key, whose it looks like, and how sure that is.
 func TestJudge(t *testing.T) {
 	now := time.Unix(1795238718, 0).UTC()
-	const past, ahead, none = "1795238700", "1795238760", compat.NoTTL
+	const past, ahead, none = "1795238700", "1795238760", protocol.NoTTL
 	seconds := verdict.Lens{Time: &getsetlock.Seconds}
 	for _, c := range []struct {
 		key, value string
@@ -63,11 +63,11 @@ func TestJudge(t *testing.T) {
 		if text := strings.Join(append(v.Wrong, v.Why...), " ") + v.Refusal(); strings.Contains(text, "died") {
 			t.Errorf("%s = %q says who died: %s", c.key, c.value, text)
 		}
-		if v.TTL != none && v.Status == compat.StatusDead {
+		if v.TTL != none && v.Status == protocol.StatusDead {
 			t.Errorf("%s = %q is dead, and its TTL runs", c.key, c.value)
 		}
 	}
-	if v := (verdict.Lens{}).Judge(verdict.Content{Key: "k", Type: "none", TTL: none}, now); v.Status != compat.StatusFree || !v.Obtainable {
+	if v := (verdict.Lens{}).Judge(verdict.Content{Key: "k", Type: "none", TTL: none}, now); v.Status != protocol.StatusFree || !v.Obtainable {
 		t.Errorf("no key: %+v", v)
 	}
 }
@@ -80,15 +80,15 @@ func TestIsLock(t *testing.T) {
 		ttl        time.Duration
 		want       bool
 	}{
-		{"visits", "4711", compat.NoTTL, false}, // rq-1 writes such numbers, on keys of its own, with a TTL
+		{"visits", "4711", protocol.NoTTL, false}, // rq-1 writes such numbers, on keys of its own, with a TTL
 		{"rq:scheduler-lock:mail", "4711", time.Minute, true},
-		{"coupon", "aZ3fQ9xY0bC7dE1gH5iJ2k", compat.NoTTL, false}, // redlock-py's have a TTL
+		{"coupon", "aZ3fQ9xY0bC7dE1gH5iJ2k", protocol.NoTTL, false}, // redlock-py's have a TTL
 		{"coupon", "aZ3fQ9xY0bC7dE1gH5iJ2k", time.Minute, true},
-		{"lock:coupon", "aZ3fQ9xY0bC7dE1gH5iJ2k", compat.NoTTL, true},
+		{"lock:coupon", "aZ3fQ9xY0bC7dE1gH5iJ2k", protocol.NoTTL, true},
 		{"greeting", "hello", time.Minute, false},
 		{"lock:greeting", "hello", time.Minute, true},
-		{"enabled", "1", compat.NoTTL, false},
-		{"last_login", "1795238700", compat.NoTTL, true},
+		{"enabled", "1", protocol.NoTTL, false},
+		{"last_login", "1795238700", protocol.NoTTL, true},
 		{"repaired", "1795238760", 5 * time.Second, true}, // no client writes both so: one repaired another's
 	} {
 		v := verdict.Lens{}.Judge(verdict.Content{Key: c.key, Type: "string", Value: c.value, TTL: c.ttl}, now)
@@ -105,7 +105,7 @@ func TestIsLock(t *testing.T) {
 func TestBeside(t *testing.T) {
 	for _, key := range []string{"job", "a:b", "{app}:job", "a}b", "a{b"} {
 		for _, name := range []string{"fence", "readers", "waiting", "queue", "next", "mutex", "waiters", "wake"} {
-			if base, got := verdict.Beside(compat.Aux(key, name)); base != key || got != name {
+			if base, got := verdict.Beside(protocol.Aux(key, name)); base != key || got != name {
 				t.Errorf("%s of %s: %q, %q", name, key, base, got)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -22,55 +22,55 @@ type Lock struct {
 	Says   string // one line
 	Bare   bool   // it makes sense only without compat.Locker
 	Shared bool   // several may hold it at once: it is a reader's
-	New    func(token func() string, fence bool) compat.Algorithm
+	New    func(token func() string, fence bool) protocol.Algorithm
 }
 
 // Locks returns the locks with one fault each.
 func Locks() []Lock {
 	return []Lock{
 		{Name: "broken/del-setnx", Says: "takes over an expired timestamp by DEL and SETNX instead of GETSET",
-			New: func(token func() string, fence bool) compat.Algorithm {
+			New: func(token func() string, fence bool) protocol.Algorithm {
 				return delSetnx{getsetlock.Classic{Options: getsetlock.Options{Fence: fence, Nonce: token}}}
 			}},
 		{Name: "broken/get-del", Says: "releases by GET and DEL, without WATCH",
-			New: guarded(func(g txlock.Guarded) compat.Algorithm { return getDel{g} })},
+			New: guarded(func(g txlock.Guarded) protocol.Algorithm { return getDel{g} })},
 		{Name: "broken/late-lease", Says: "counts its lease from the reply", Bare: true,
-			New: guarded(func(g txlock.Guarded) compat.Algorithm { return lateLease{g} })},
+			New: guarded(func(g txlock.Guarded) protocol.Algorithm { return lateLease{g} })},
 		{Name: "broken/no-repair", Says: "SETNX, then EXPIRE, and nobody repairs what a crash in between leaves",
-			New: func(token func() string, fence bool) compat.Algorithm {
+			New: func(token func() string, fence bool) protocol.Algorithm {
 				return txlock.Classic{Options: txlock.Options{Fence: fence, Token: token}, NoRepair: true}
 			}},
 		{Name: "broken/bare-del", Says: "cleans up after an unknown outcome by a DEL that compares nothing", Bare: true,
-			New: guarded(func(g txlock.Guarded) compat.Algorithm { return bareDel{g} })},
+			New: guarded(func(g txlock.Guarded) protocol.Algorithm { return bareDel{g} })},
 		{Name: "broken/unverified-watch", Says: "pins its connection under a WATCH without knowing whose key it watches", Bare: true,
-			New: guarded(func(g txlock.Guarded) compat.Algorithm { return unverifiedWatch{g} })},
+			New: guarded(func(g txlock.Guarded) protocol.Algorithm { return unverifiedWatch{g} })},
 		{Name: "broken/blind-handoff", Says: "hands its lock off as a new lease, and asks neither its clock nor the server whether it has the old one", Bare: true,
-			New: guarded(func(g txlock.Guarded) compat.Algorithm { return blindHandoff{g} })},
+			New: guarded(func(g txlock.Guarded) protocol.Algorithm { return blindHandoff{g} })},
 		{Name: "broken/keeps-the-longer-end", Says: "believes in the old end of its lease while a shorter extension is under way or unknown", Bare: true,
-			New: guarded(func(g txlock.Guarded) compat.Algorithm { return longerEnd{g} })},
+			New: guarded(func(g txlock.Guarded) protocol.Algorithm { return longerEnd{g} })},
 		{Name: "broken/stale-handle", Says: "hands its lock off with its value, of which somebody still has a handle", Bare: true,
-			New: guarded(func(g txlock.Guarded) compat.Algorithm { return staleHandle{g} })},
+			New: guarded(func(g txlock.Guarded) protocol.Algorithm { return staleHandle{g} })},
 		{Name: "broken/counts-the-wake-up", Says: "releases and wakes a waiter in one transaction, and takes the wake-up's reply for the release's", Bare: true,
-			New: guarded(func(g txlock.Guarded) compat.Algorithm { return countsWakeUp{g} })},
+			New: guarded(func(g txlock.Guarded) protocol.Algorithm { return countsWakeUp{g} })},
 		{Name: "broken/second-connection", Says: "resolves a lost reply over a second connection, and calls the lock lost if it gets none", Bare: true,
-			New: guarded(func(g txlock.Guarded) compat.Algorithm { return secondConnection{g} })},
+			New: guarded(func(g txlock.Guarded) protocol.Algorithm { return secondConnection{g} })},
 		{Name: "broken/list-release", Says: "releases by list commands, and takes a missing list for an equal value",
-			New: guarded(func(g txlock.Guarded) compat.Algorithm { return listRelease{g} })},
+			New: guarded(func(g txlock.Guarded) protocol.Algorithm { return listRelease{g} })},
 		{Name: "broken/multi-setnx-expire", Says: "SETNX and EXPIRE in one MULTI, which runs the EXPIRE for the loser too",
-			New: func(token func() string, fence bool) compat.Algorithm {
+			New: func(token func() string, fence bool) protocol.Algorithm {
 				return setnxExpire{txlock.Classic{Options: txlock.Options{Fence: fence, Token: token}}, token}
 			}},
 	}
 }
 
 // By is the change of l that a lock carries out in its own way.
-func By(l compat.Lease, do func(c *compat.Conn) error) compat.Change {
-	return compat.Change{Key: l.Key, Value: l.Value, By: func(c *compat.Conn) ([]any, error) { return []any{int64(1)}, do(c) }}
+func By(l protocol.Lease, do func(c *protocol.Conn) error) protocol.Change {
+	return protocol.Change{Key: l.Key, Value: l.Value, By: func(c *protocol.Conn) ([]any, error) { return []any{int64(1)}, do(c) }}
 }
 
 // guarded makes a lock of txlock.Guarded, with one of its methods broken.
-func guarded(breaks func(txlock.Guarded) compat.Algorithm) func(token func() string, fence bool) compat.Algorithm {
-	return func(token func() string, fence bool) compat.Algorithm {
+func guarded(breaks func(txlock.Guarded) protocol.Algorithm) func(token func() string, fence bool) protocol.Algorithm {
+	return func(token func() string, fence bool) protocol.Algorithm {
 		return breaks(txlock.Guarded{Options: txlock.Options{Fence: fence, Token: token}})
 	}
 }
@@ -80,8 +80,8 @@ func guarded(breaks func(txlock.Guarded) compat.Algorithm) func(token func() str
 type blindHandoff struct{ txlock.Guarded }
 
 // Handoff makes one holder's lease another's, for the explorer.
-func (blindHandoff) Handoff(now time.Time, l compat.Lease, ttl time.Duration) compat.Lease {
-	l.Until = compat.Until(now, ttl)
+func (blindHandoff) Handoff(now time.Time, l protocol.Lease, ttl time.Duration) protocol.Lease {
+	l.Until = protocol.Until(now, ttl)
 	return l
 }
 
@@ -89,14 +89,14 @@ func (blindHandoff) Handoff(now time.Time, l compat.Lease, ttl time.Duration) co
 // that refuses the RPUSH, and runs the rest, removes whatever is on the key.
 type listRelease struct{ txlock.Guarded }
 
-func (listRelease) Release(l compat.Lease) compat.Change {
-	return By(l, func(c *compat.Conn) error {
-		s := compat.Aux(l.Key, l.Value)
-		replies, err := c.Exec(compat.Cmd{"RPUSH", s, l.Key}, compat.Cmd{"SORT", s, "BY", "nosort", "GET", "*", "STORE", s},
-			compat.Cmd{"LREM", s, 0, l.Value}, compat.Cmd{"RENAMENX", l.Key, s}, compat.Cmd{"DEL", s})
+func (listRelease) Release(l protocol.Lease) protocol.Change {
+	return By(l, func(c *protocol.Conn) error {
+		s := protocol.Aux(l.Key, l.Value)
+		replies, err := c.Exec(protocol.Cmd{"RPUSH", s, l.Key}, protocol.Cmd{"SORT", s, "BY", "nosort", "GET", "*", "STORE", s},
+			protocol.Cmd{"LREM", s, 0, l.Value}, protocol.Cmd{"RENAMENX", l.Key, s}, protocol.Cmd{"DEL", s})
 		e, refused := err.(redis.Error)
 		if refused && strings.Contains(string(e), "no such key") || err == nil && replies[3] != int64(1) {
-			return compat.ErrLost
+			return protocol.ErrLost
 		}
 		return err
 	})
@@ -106,8 +106,8 @@ func (listRelease) Release(l compat.Lease) compat.Change {
 // the second one's DEL removes the first one's lock.
 type delSetnx struct{ getsetlock.Classic }
 
-func (d delSetnx) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Until: compat.Until(now, ttl), How: compat.Free}
+func (d delSetnx) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
+	l := protocol.Lease{Key: key, Until: protocol.Until(now, ttl), How: protocol.Free}
 	l.Value = getsetlock.Float.Format(now.Add(ttl), d.Nonce)
 	for try := 0; try < 2; try++ {
 		won, err := redis.Bool(c.Do("SETNX", key, l.Value))
@@ -131,24 +131,24 @@ func (d delSetnx) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Du
 			return l, err
 		}
 	}
-	return l, &compat.HeldError{Key: key}
+	return l, &protocol.HeldError{Key: key}
 }
 
 // getDel is tx/watch-without-multi: between its GET and its DEL the key changes hands.
 type getDel struct{ txlock.Guarded }
 
-func (getDel) Release(l compat.Lease) compat.Change {
-	return By(l, func(c *compat.Conn) error {
+func (getDel) Release(l protocol.Lease) protocol.Change {
+	return By(l, func(c *protocol.Conn) error {
 		value, err := redis.String(c.Do("GET", l.Key))
 		if errors.Is(err, redis.ErrNil) || err == nil && value != l.Value {
-			return compat.ErrLost
+			return protocol.ErrLost
 		}
 		if err != nil {
 			return err
 		}
 		deleted, err := redis.Bool(c.Do("DEL", l.Key))
 		if err == nil && !deleted {
-			return compat.ErrLost
+			return protocol.ErrLost
 		}
 		return err
 	})
@@ -158,10 +158,10 @@ func (getDel) Release(l compat.Lease) compat.Change {
 // algorithm is not allowed to, through the connection's own.
 type lateLease struct{ txlock.Guarded }
 
-func (b lateLease) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (b lateLease) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	l, err := b.Guarded.Acquire(c, now, key, ttl)
 	if k, ok := c.Conn.(interface{ Received() time.Time }); ok && err == nil {
-		l.Until = compat.Until(k.Received(), ttl)
+		l.Until = protocol.Until(k.Received(), ttl)
 	}
 	return l, err
 }
@@ -169,7 +169,7 @@ func (b lateLease) Acquire(c *compat.Conn, now time.Time, key string, ttl time.D
 // bareDel is any/release-of-unknown.
 type bareDel struct{ txlock.Guarded }
 
-func (b bareDel) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (b bareDel) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	l, err := b.Guarded.Acquire(c, now, key, ttl)
 	if err != nil {
 		l.How = ""
@@ -177,8 +177,8 @@ func (b bareDel) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Dur
 	return l, err
 }
 
-func (b bareDel) Release(l compat.Lease) compat.Change {
-	return By(l, func(c *compat.Conn) error {
+func (b bareDel) Release(l protocol.Lease) protocol.Change {
+	return By(l, func(c *protocol.Conn) error {
 		if l.How != "" {
 			_, err := c.Run(b.Guarded.Release(l))
 			return err
@@ -193,7 +193,7 @@ func (b bareDel) Release(l compat.Lease) compat.Change {
 // for its own.
 type unverifiedWatch struct{ txlock.Guarded }
 
-func (b unverifiedWatch) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (b unverifiedWatch) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	l, err := b.Guarded.Acquire(c, now, key, ttl)
 	if err == nil {
 		_, _, err = c.Watch(key)
@@ -201,13 +201,13 @@ func (b unverifiedWatch) Acquire(c *compat.Conn, now time.Time, key string, ttl 
 	return l, err
 }
 
-func (b unverifiedWatch) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
+func (b unverifiedWatch) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
 	if !now.Before(l.Until) {
-		return l, compat.Change{}, compat.ErrLost
+		return l, protocol.Change{}, protocol.ErrLost
 	}
-	expire, err := compat.Expire(false, l.Key, ttl)
-	l.Until = compat.Until(now, ttl)
-	return l, By(l, func(c *compat.Conn) error {
+	expire, err := protocol.Expire(false, l.Key, ttl)
+	l.Until = protocol.Until(now, ttl)
+	return l, By(l, func(c *protocol.Conn) error {
 		for range 8 {
 			replies, err := c.Exec(expire)
 			if err != nil {
@@ -217,16 +217,16 @@ func (b unverifiedWatch) Extend(now time.Time, l compat.Lease, ttl time.Duration
 				return err
 			}
 		}
-		return compat.ErrAborted
+		return protocol.ErrAborted
 	}), err
 }
 
 // Release is what pins are for: nothing is compared.
-func (unverifiedWatch) Release(l compat.Lease) compat.Change {
-	return By(l, func(c *compat.Conn) error {
-		replies, err := c.Exec(compat.Cmd{"DEL", l.Key})
+func (unverifiedWatch) Release(l protocol.Lease) protocol.Change {
+	return By(l, func(c *protocol.Conn) error {
+		replies, err := c.Exec(protocol.Cmd{"DEL", l.Key})
 		if err == nil && (replies == nil || replies[0] == int64(0)) {
-			return compat.ErrLost
+			return protocol.ErrLost
 		}
 		return err
 	})
@@ -238,7 +238,7 @@ type longerEnd struct{ txlock.Guarded }
 
 // Believes is the lease that a holder of l believes in while it is not known whether it is
 // next, for the explorer.
-func (longerEnd) Believes(l, next compat.Lease) compat.Lease {
+func (longerEnd) Believes(l, next protocol.Lease) protocol.Lease {
 	if next.Until.Before(l.Until) {
 		return l
 	}
@@ -250,25 +250,25 @@ func (longerEnd) Believes(l, next compat.Lease) compat.Lease {
 type staleHandle struct{ txlock.Guarded }
 
 // Handoff makes one holder's lease another's, for the explorer.
-func (staleHandle) Handoff(_ time.Time, l compat.Lease, _ time.Duration) compat.Lease { return l }
+func (staleHandle) Handoff(_ time.Time, l protocol.Lease, _ time.Duration) protocol.Lease { return l }
 
 // countsWakeUp is what an engine would be that looks for the outcome of a release at the end of
 // the replies: before 6.0.9 a key that expires under WATCH lets the EXEC run.
 type countsWakeUp struct{ txlock.Guarded }
 
 // Wake is its release where releases signal, for the explorer.
-func (countsWakeUp) Wake(l compat.Lease) compat.Change {
-	return By(l, func(c *compat.Conn) error {
+func (countsWakeUp) Wake(l protocol.Lease) protocol.Change {
+	return By(l, func(c *protocol.Conn) error {
 		value, _, err := c.Watch(l.Key)
 		if err != nil {
 			return err
 		}
 		if value != l.Value {
-			return compat.ErrLost
+			return protocol.ErrLost
 		}
-		replies, err := c.Exec(compat.Cmd{"DEL", l.Key}, compat.Cmd{"RPOPLPUSH", compat.Aux(l.Key, "waiters"), compat.Aux(l.Key, "wake")})
+		replies, err := c.Exec(protocol.Cmd{"DEL", l.Key}, protocol.Cmd{"RPOPLPUSH", protocol.Aux(l.Key, "waiters"), protocol.Aux(l.Key, "wake")})
 		if err == nil && (replies == nil || replies[len(replies)-1] == nil) {
-			return compat.ErrLost
+			return protocol.ErrLost
 		}
 		return err
 	})
@@ -278,11 +278,11 @@ func (countsWakeUp) Wake(l compat.Lease) compat.Change {
 // given back the one that broke: from a pool of one it waits in vain, and has proven nothing.
 type secondConnection struct{ txlock.Guarded }
 
-func (b secondConnection) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
+func (b secondConnection) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
 	next, ch, err := b.Guarded.Extend(now, l, ttl, rotate)
-	return next, By(l, func(c *compat.Conn) error {
+	return next, By(l, func(c *protocol.Conn) error {
 		_, err := c.Run(ch)
-		if compat.OutcomeOf(err) != compat.Unknown {
+		if protocol.OutcomeOf(err) != protocol.Unknown {
 			return err
 		}
 		pool, ok := c.Conn.(interface{ Second() (redis.Conn, error) })
@@ -291,10 +291,10 @@ func (b secondConnection) Extend(now time.Time, l compat.Lease, ttl time.Duratio
 		}
 		second, err := pool.Second()
 		if err != nil {
-			return compat.ErrLost
+			return protocol.ErrLost
 		}
 		defer second.Close()
-		_, err = compat.NewConn(second).Run(ch)
+		_, err = protocol.NewConn(second).Run(ch)
 		return err
 	}), err
 }
@@ -306,18 +306,18 @@ type setnxExpire struct {
 	token func() string
 }
 
-func (b setnxExpire) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Value: b.token(), Until: compat.Until(now, ttl), How: compat.Free}
-	seconds, err := compat.Whole(ttl, time.Second)
+func (b setnxExpire) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
+	l := protocol.Lease{Key: key, Value: b.token(), Until: protocol.Until(now, ttl), How: protocol.Free}
+	seconds, err := protocol.Whole(ttl, time.Second)
 	if err != nil {
 		return l, err
 	}
-	replies, err := c.Exec(compat.Cmd{"SETNX", key, l.Value}, compat.Cmd{"EXPIRE", key, seconds})
+	replies, err := c.Exec(protocol.Cmd{"SETNX", key, l.Value}, protocol.Cmd{"EXPIRE", key, seconds})
 	if err != nil {
 		return l, err
 	}
 	if replies[0] != int64(1) {
-		return l, &compat.HeldError{Key: key}
+		return l, &protocol.HeldError{Key: key}
 	}
 	return l, nil
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -15,21 +15,21 @@ import (
 func Published() []Lock {
 	return []Lock{
 		{Name: "set:published", Says: "SET NX PX; released by GET and DEL, as is widely copied",
-			New: func(token func() string, fence bool) compat.Algorithm {
+			New: func(token func() string, fence bool) protocol.Algorithm {
 				return getThenDel{setlock.Watched{Options: setlock.Options{Fence: fence, Token: token}}}
 			}},
 		{Name: "set:redis-py", Says: "SET NX PX; a script releases, and extends by adding to what is left, as redis-py's does",
-			New: func(token func() string, fence bool) compat.Algorithm {
+			New: func(token func() string, fence bool) protocol.Algorithm {
 				return additiveExtend{setlock.Lua{Options: setlock.Options{Fence: fence, Token: token}}}
 			}},
 		{Name: "tx:classic/published", Says: "tx:classic with the TTL repair of Redis in Action",
-			New: func(token func() string, fence bool) compat.Algorithm {
+			New: func(token func() string, fence bool) protocol.Algorithm {
 				return RepairAtOnce{txlock.Options{Fence: fence, Token: token}}
 			}},
 		{Name: "rw:read/published", Says: "a reader as in the articles: a mutex around GET and ZADD", Shared: true,
-			New: func(token func() string, _ bool) compat.Algorithm { return mutexRead{token} }},
+			New: func(token func() string, _ bool) protocol.Algorithm { return mutexRead{token} }},
 		{Name: "rw:write/published", Says: "a writer as in the articles: a mutex around ZREMRANGEBYSCORE, ZCARD and SETNX",
-			New: func(token func() string, _ bool) compat.Algorithm { return mutexWrite{token} }},
+			New: func(token func() string, _ bool) protocol.Algorithm { return mutexWrite{token} }},
 	}
 }
 
@@ -46,19 +46,19 @@ func Published() []Lock {
 // way, an extension may change the end of another client's lock.
 type getThenDel struct{ setlock.Watched }
 
-func (k getThenDel) Extend(now time.Time, l compat.Lease, ttl time.Duration, _ bool) (compat.Lease, compat.Change, error) {
+func (k getThenDel) Extend(now time.Time, l protocol.Lease, ttl time.Duration, _ bool) (protocol.Lease, protocol.Change, error) {
 	l, ch, err := k.Watched.Extend(now, l, ttl, false) // a new value would put our token on another's lock
-	ch.If = compat.Unguarded
+	ch.If = protocol.Unguarded
 	return l, ch, err
 }
 
-func (k getThenDel) Release(l compat.Lease) compat.Change {
+func (k getThenDel) Release(l protocol.Lease) protocol.Change {
 	ch := k.Watched.Release(l)
-	ch.If = compat.Unguarded
+	ch.If = protocol.Unguarded
 	return ch
 }
 
-func (k getThenDel) Traits() compat.Traits { return compat.Traits{Check: k.Watched.Traits().Check} }
+func (k getThenDel) Traits() protocol.Traits { return protocol.Traits{Check: k.Watched.Traits().Check} }
 
 // additiveExtend is redis-py's Lock since 3.0: setlock.Lua, but an extension adds to what is left
 // instead of setting it.
@@ -81,24 +81,24 @@ redis.call('PEXPIRE', KEYS[1], left + ARGV[2])
 return KEYS[2] and redis.call('INCR', KEYS[2]) or 1
 `)
 
-func (k additiveExtend) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
-	ms, err := compat.Whole(ttl, time.Millisecond)
+func (k additiveExtend) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
+	ms, err := protocol.Whole(ttl, time.Millisecond)
 	args := []any{1, l.Key, l.Value, ms}
 	draw := k.Fence && l.Fence == 0
 	if draw {
-		args = []any{2, l.Key, compat.Aux(l.Key, "fence"), l.Value, ms}
+		args = []any{2, l.Key, protocol.Aux(l.Key, "fence"), l.Value, ms}
 	}
-	l.Until = compat.Until(now, ttl)
-	return l, compat.Change{Key: l.Key, Value: l.Value, Draw: draw, By: func(c *compat.Conn) ([]any, error) {
+	l.Until = protocol.Until(now, ttl)
+	return l, protocol.Change{Key: l.Key, Value: l.Value, Draw: draw, By: func(c *protocol.Conn) ([]any, error) {
 		drawn, err := extendBy.Do(c, args...)
 		if err == nil && drawn == nil {
-			err = compat.ErrLost
+			err = protocol.ErrLost
 		}
 		return []any{drawn}, c.Foreign(l.Key, err)
 	}}, err
 }
 
-func (k additiveExtend) Traits() compat.Traits { return compat.Traits{Check: k.Lua.Traits().Check} }
+func (k additiveExtend) Traits() protocol.Traits { return protocol.Traits{Check: k.Lua.Traits().Check} }
 
 // RepairAtOnce is txlock.Classic with the TTL repair of Redis in Action: a refused client that
 // finds a key without a TTL gives it one.
@@ -112,12 +112,12 @@ func (k additiveExtend) Traits() compat.Traits { return compat.Traits{Check: k.L
 type RepairAtOnce struct{ txlock.Options }
 
 // Acquire makes one attempt to hold key until now+ttl.
-func (r RepairAtOnce) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+func (r RepairAtOnce) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	l, err := r.classic().Acquire(c, now, key, ttl)
-	if !errors.Is(err, compat.ErrHeld) {
+	if !errors.Is(err, protocol.ErrHeld) {
 		return l, err
 	}
-	expire, _ := compat.Expire(r.Millis, key, ttl) // it was good for Acquire
+	expire, _ := protocol.Expire(r.Millis, key, ttl) // it was good for Acquire
 	left, failed := redis.Int64(c.Do("TTL", key))
 	if failed == nil && left == -1 {
 		// -1 before 2.8 is "no such key" as well: the key that is now given a
@@ -131,7 +131,7 @@ func (r RepairAtOnce) Acquire(c *compat.Conn, now time.Time, key string, ttl tim
 }
 
 // Traits are Classic's, without its repair.
-func (r RepairAtOnce) Traits() compat.Traits { return r.classic().Traits() }
+func (r RepairAtOnce) Traits() protocol.Traits { return r.classic().Traits() }
 
 func (r RepairAtOnce) classic() txlock.Classic {
 	return txlock.Classic{Options: r.Options, NoRepair: true}

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
 )
 
@@ -26,10 +26,10 @@ func TestPublished(t *testing.T) {
 		for _, v := range oldredis.Versions() {
 			for _, fence := range []bool{false, true} {
 				s := oldredis.Run(t, v)
-				a := l.New(compat.NewToken, fence)
-				err := a.Traits().Check(compat.NewConn(s.Dial()), "k")
+				a := l.New(protocol.NewToken, fence)
+				err := a.Traits().Check(protocol.NewConn(s.Dial()), "k")
 				switch old := ability.Older(v, since[l.Name]); {
-				case old && !errors.Is(err, compat.ErrUnsafeServer):
+				case old && !errors.Is(err, protocol.ErrUnsafeServer):
 					t.Errorf("%s on %s: its check: %v", l.Name, v, err)
 				case !old && err != nil:
 					t.Errorf("%s on %s: its check: %v", l.Name, v, err)
@@ -45,8 +45,8 @@ func TestPublished(t *testing.T) {
 
 // lives is the life of a lock: it is acquired, excludes others, is extended and released. The error
 // is what of it did not happen.
-func lives(s *oldredis.Server, lock broken.Lock, a compat.Algorithm, fence bool) error {
-	c := compat.NewConn(s.Dial())
+func lives(s *oldredis.Server, lock broken.Lock, a protocol.Algorithm, fence bool) error {
+	c := protocol.NewConn(s.Dial())
 	l, err := a.Acquire(c, s.Now(), "k", ttl)
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func lives(s *oldredis.Server, lock broken.Lock, a compat.Algorithm, fence bool)
 		if other.Name != strings.Replace(lock.Name, "rw:read", "rw:write", 1) {
 			continue
 		}
-		if _, err := other.New(compat.NewToken, false).Acquire(c, s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
+		if _, err := other.New(protocol.NewToken, false).Acquire(c, s.Now(), "k", ttl); !errors.Is(err, protocol.ErrHeld) {
 			return errors.Join(errors.New("it does not exclude "+other.Name), err)
 		}
 	}
@@ -76,16 +76,16 @@ func lives(s *oldredis.Server, lock broken.Lock, a compat.Algorithm, fence bool)
 		return errors.Join(errors.New("an extension draws no fence"), err)
 	}
 	s.Advance(ttl + time.Second)
-	if st, err := a.Inspect(c, s.Now(), "k"); err != nil || st.Status != compat.StatusHeld {
+	if st, err := a.Inspect(c, s.Now(), "k"); err != nil || st.Status != protocol.StatusHeld {
 		return errors.Join(errors.New("it did not last"), err)
 	}
 	if _, err := c.Run(a.Release(next)); err != nil {
 		return err
 	}
-	if st, err := a.Inspect(c, s.Now(), "k"); err != nil || st.Status != compat.StatusFree {
+	if st, err := a.Inspect(c, s.Now(), "k"); err != nil || st.Status != protocol.StatusFree {
 		return errors.Join(errors.New("it was not released"), err)
 	}
-	if _, err := c.Run(a.Release(next)); !errors.Is(err, compat.ErrLost) && !lock.Shared { // rw/expired-reader
+	if _, err := c.Run(a.Release(next)); !errors.Is(err, protocol.ErrLost) && !lock.Shared { // rw/expired-reader
 		return errors.Join(errors.New("a second release is no loss"), err)
 	}
 	return nil

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 )
 
@@ -45,21 +45,23 @@ type mutexWrite struct{ token func() string }
 var readersFirst = rwlock.Options{Prefer: rwlock.ReadersFirst}
 
 // Traits say that readers hold a key together, and that it checks the server.
-func (mutexRead) Traits() compat.Traits {
-	return compat.Traits{Shared: true, Check: rwlock.Read{}.Traits().Check}
+func (mutexRead) Traits() protocol.Traits {
+	return protocol.Traits{Shared: true, Check: rwlock.Read{}.Traits().Check}
 }
 
-func (mutexWrite) Traits() compat.Traits { return compat.Traits{Check: rwlock.Write{}.Traits().Check} }
+func (mutexWrite) Traits() protocol.Traits {
+	return protocol.Traits{Check: rwlock.Write{}.Traits().Check}
+}
 
-func (r mutexRead) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Value: "r:" + r.token(), Until: compat.Until(now, ttl), How: compat.Free}
-	if _, err := compat.Whole(ttl, time.Millisecond); err != nil {
+func (r mutexRead) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
+	l := protocol.Lease{Key: key, Value: "r:" + r.token(), Until: protocol.Until(now, ttl), How: protocol.Free}
+	if _, err := protocol.Whole(ttl, time.Millisecond); err != nil {
 		return l, err
 	}
 	return l, underMutex(c, key, func() error {
 		held, err := redis.String(c.Do("GET", key))
 		if err == nil {
-			return &compat.HeldError{Key: key, Value: held}
+			return &protocol.HeldError{Key: key, Value: held}
 		}
 		if err != redis.ErrNil {
 			return c.Foreign(key, err)
@@ -69,9 +71,9 @@ func (r mutexRead) Acquire(c *compat.Conn, now time.Time, key string, ttl time.D
 	})
 }
 
-func (w mutexWrite) Acquire(c *compat.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
-	l := compat.Lease{Key: key, Value: "w:" + w.token(), Until: compat.Until(now, ttl), How: compat.Free}
-	seconds, err := compat.Whole(ttl, time.Second)
+func (w mutexWrite) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
+	l := protocol.Lease{Key: key, Value: "w:" + w.token(), Until: protocol.Until(now, ttl), How: protocol.Free}
+	seconds, err := protocol.Whole(ttl, time.Second)
 	if err != nil {
 		return l, err
 	}
@@ -88,7 +90,7 @@ func (w mutexWrite) Acquire(c *compat.Conn, now time.Time, key string, ttl time.
 			won, err = redis.Bool(c.Do("SETNX", key, l.Value))
 		}
 		if err == nil && !won {
-			err = &compat.HeldError{Key: key}
+			err = &protocol.HeldError{Key: key}
 		}
 		if err == nil {
 			_, err = c.Do("EXPIRE", key, seconds)
@@ -97,17 +99,17 @@ func (w mutexWrite) Acquire(c *compat.Conn, now time.Time, key string, ttl time.
 	})
 }
 
-func readersOf(key string) string { return compat.Aux(key, "readers") }
+func readersOf(key string) string { return protocol.Aux(key, "readers") }
 
 // underMutex runs f under the mutex, which lasts for 5 s.
-func underMutex(c *compat.Conn, key string, f func() error) error {
-	mutex := compat.Aux(key, "mutex")
+func underMutex(c *protocol.Conn, key string, f func() error) error {
+	mutex := protocol.Aux(key, "mutex")
 	won, err := redis.Bool(c.Do("SETNX", mutex, 1))
 	if err != nil {
 		return err
 	}
 	if !won {
-		return &compat.HeldError{Key: key}
+		return &protocol.HeldError{Key: key}
 	}
 	if _, err := c.Do("EXPIRE", mutex, 5); err != nil {
 		return err
@@ -121,39 +123,39 @@ func underMutex(c *compat.Conn, key string, f func() error) error {
 
 // Extend gives the reader a new end, whether or not it is still there: swept meanwhile, it comes
 // back beside the writer that swept it (rw/extend-resurrects).
-func (mutexRead) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
-	_, err := compat.Whole(ttl, time.Millisecond)
-	l.Until = compat.Until(now, ttl)
-	return l, By(l, func(c *compat.Conn) error {
+func (mutexRead) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
+	_, err := protocol.Whole(ttl, time.Millisecond)
+	l.Until = protocol.Until(now, ttl)
+	return l, By(l, func(c *protocol.Conn) error {
 		_, err := c.Do("ZADD", readersOf(l.Key), now.Add(ttl).UnixMilli(), l.Value)
 		return err
 	}), err
 }
 
 // Release takes the reader out of the set, whether or not it was still there.
-func (mutexRead) Release(l compat.Lease) compat.Change {
-	return By(l, func(c *compat.Conn) error {
+func (mutexRead) Release(l protocol.Lease) protocol.Change {
+	return By(l, func(c *protocol.Conn) error {
 		_, err := c.Do("ZREM", readersOf(l.Key), l.Value)
 		return err
 	})
 }
 
-func (mutexRead) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
+func (mutexRead) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error) {
 	return rwlock.Read{Options: readersFirst}.Inspect(c, now, key)
 }
 
 // Extend sets the key's TTL after a look at its value.
-func (mutexWrite) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, compat.Change, error) {
-	expire, err := compat.Expire(false, l.Key, ttl)
-	l.Until = compat.Until(now, ttl)
-	return l, compat.Change{If: compat.Unguarded, Key: l.Key, Value: l.Value, Do: []compat.Cmd{expire}}, err
+func (mutexWrite) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
+	expire, err := protocol.Expire(false, l.Key, ttl)
+	l.Until = protocol.Until(now, ttl)
+	return l, protocol.Change{If: protocol.Unguarded, Key: l.Key, Value: l.Value, Do: []protocol.Cmd{expire}}, err
 }
 
 // Release deletes the key after a look at its value.
-func (mutexWrite) Release(l compat.Lease) compat.Change {
-	return compat.Change{If: compat.Unguarded, Key: l.Key, Value: l.Value, Do: []compat.Cmd{{"DEL", l.Key}}}
+func (mutexWrite) Release(l protocol.Lease) protocol.Change {
+	return protocol.Change{If: protocol.Unguarded, Key: l.Key, Value: l.Value, Do: []protocol.Cmd{{"DEL", l.Key}}}
 }
 
-func (mutexWrite) Inspect(c *compat.Conn, now time.Time, key string) (compat.State, error) {
+func (mutexWrite) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error) {
 	return rwlock.Write{Options: readersFirst}.Inspect(c, now, key)
 }

@@ -1,4 +1,4 @@
-package compat
+package protocol
 
 import (
 	"github.com/gomodule/redigo/redis"
@@ -81,7 +81,7 @@ func (c *Conn) pinnedRun(ch *Change) ([]any, error) {
 			return nil, err
 		}
 		n := len(all) - 2
-		seen := reading{wire.Seen{Watch: all[n], Get: all[n+1]}}
+		seen := Reading{wire.Seen{Watch: all[n], Get: all[n+1]}}
 		c.wire.Saw = seen.of
 		replies, err := c.wire.Executed(all[:n])
 		switch {

@@ -1,7 +1,6 @@
-package compat
+package protocol
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
@@ -78,8 +77,33 @@ func (c *Conn) Run(ch Change) ([]any, error) {
 	return ch.ended(c, replies, err, &after{})
 }
 
-// runAll carries out several changes under one Condition, each with its own outcome.
-func (c *Conn) runAll(changes []Change) ([][]any, []error) {
+// RunAll carries out several changes, each with its own outcome: those that have the Condition of the first that can be
+// together with others go together, and their After runs once.
+func (c *Conn) RunAll(changes []Change) ([][]any, []error) {
+	replies, errs := make([][]any, len(changes)), make([]error, len(changes))
+	var together []Change
+	var at, apart []int
+	for i, ch := range changes {
+		if ch.batches() && (len(together) == 0 || ch.If == together[0].If) {
+			together, at = append(together, ch), append(at, i)
+		} else {
+			apart = append(apart, i)
+		}
+	}
+	if len(together) > 0 {
+		r, e := c.runTogether(together)
+		for n, i := range at {
+			replies[i], errs[i] = r[n], e[n]
+		}
+	}
+	for _, i := range apart {
+		replies[i], errs[i] = c.Run(changes[i])
+	}
+	return replies, errs
+}
+
+// runTogether carries out changes of one Condition.
+func (c *Conn) runTogether(changes []Change) ([][]any, []error) {
 	replies, errs := make([][]any, len(changes)), make([]error, len(changes))
 	switch changes[0].If {
 	case ListCAS:
@@ -131,18 +155,11 @@ func (ch *Change) ended(c *Conn, replies []any, err error, once *after) ([]any, 
 	return replies, err
 }
 
-// A panicked is a panic of a user's function behind a change that was done. It goes on when that is known to the lock.
-type panicked struct{ value any }
-
-func (p *panicked) Error() string {
-	return fmt.Sprintf("setnxlock: a panic behind a change: %v", p.value)
-}
-
 // caught is after's error.
 func caught(after func(c *Conn) error, c *Conn) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = &panicked{p}
+			err = &limit.Panicked{Value: p}
 		}
 	}()
 	return after(c)

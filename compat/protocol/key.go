@@ -1,4 +1,4 @@
-package compat
+package protocol
 
 import (
 	"crypto/rand"
@@ -11,7 +11,7 @@ import (
 // counter must never have a TTL: before Redis 2.2 an INCR would start it again at 1.) The name
 // begins with the key, so an ACL for a prefix covers it, and it hashes to the key's slot, so on a
 // cluster both can be in one transaction: key:name:{key}, or key:name if key has a hash tag. A Locker
-// takes no lock on a name that a lock of this project keeps beside another: see [Locker.TryLock].
+// takes no lock on a name that a lock of this project keeps beside another: see Locker.TryLock.
 func Aux(key, name string) string {
 	return slot.Beside(key, name)
 }

@@ -1,4 +1,4 @@
-package compat
+package protocol
 
 import (
 	"errors"
@@ -19,7 +19,7 @@ type Conn struct {
 	key  any        // the last that was made an argument
 }
 
-// NewConn wraps c for an [Algorithm] that is run without a [Locker].
+// NewConn wraps c for an [Algorithm] that is run without a Locker.
 func NewConn(c redis.Conn) *Conn {
 	conn := new(Conn)
 	Bind(conn, &wire.Conn{Conn: c})

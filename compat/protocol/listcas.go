@@ -1,4 +1,4 @@
-package compat
+package protocol
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/listcas"
-	"github.com/setnxlock/setnxlock/compat/internal/oneline"
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
@@ -115,7 +114,10 @@ func (c *Conn) listed(ch *Change, next string, replies []any) ([]any, error) {
 	case err != nil && set == int64(1):
 		// It was not there, and what keeps MSETNX from making it was refused.
 		_, undone := c.listCAS(&Change{Key: ch.Key, Value: next})
-		return nil, oneline.Join(err, undone)
+		if undone != nil {
+			err = fmt.Errorf("%w; %w", err, undone)
+		}
+		return nil, err
 	case err != nil:
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package compat
+package protocol
 
 import (
 	"github.com/gomodule/redigo/redis"

@@ -1,4 +1,4 @@
-package compat
+package protocol
 
 import (
 	"fmt"
@@ -38,17 +38,17 @@ type Write struct {
 	Read, Last bool
 }
 
-// written is what the server answered to a Write.
-type written struct {
+// Written is what the server answered to a [Write].
+type Written struct {
 	Before []any
 	Done   []any // replies to Do; nil if an EXEC was aborted
 	Fence  int64 // the number that was drawn
-	Seen   reading
+	Seen   Reading
 }
 
 // Write sends m, which is about key. The error is either the connection's, after which any of the
 // commands may have run, or the first that the server answered to m.Do.
-func (c *Conn) Write(key string, m Write) (written, error) {
+func (c *Conn) Write(key string, m Write) (Written, error) {
 	exec, pins := m.Exec || m.Draw, c.wire.Pins && m.Last
 	reads := m.Read || pins
 	w := c.wire.Compose(wire.Arguments(m.Before) + wire.Arguments(m.Do) + wire.Arguments(m.After) + 3)
@@ -76,9 +76,9 @@ func (c *Conn) Write(key string, m Write) (written, error) {
 	}
 	replies, err := w.Replies()
 	if err != nil {
-		return written{}, err
+		return Written{}, err
 	}
-	var out written
+	var out Written
 	if reads {
 		out.Seen.of.Get, replies = replies[len(replies)-1], replies[:len(replies)-1]
 	}
@@ -108,6 +108,9 @@ func (c *Conn) Write(key string, m Write) (written, error) {
 // Fence returns the fence that an INCR of Aux(key, "fence") drew; drawn is its reply, or the same digits as
 // a string. The error says that the counter is at no number that a fence can be.
 func (c *Conn) Fence(key string, drawn any) (int64, error) {
+	if e, refused := drawn.(redis.Error); refused {
+		return 0, noFence(key, e)
+	}
 	n, err := redis.Int64(drawn, nil)
 	if err == nil && n < 1 {
 		return 0, noFence(key, fmt.Errorf("its counter is at %d, and the first fence is 1", n))
@@ -120,12 +123,12 @@ func noFence(key string, why error) error {
 	return fmt.Errorf("setnxlock: no fence can be drawn for %q: %w", key, why)
 }
 
-// A reading is what a write that ended with GET saw of the key.
-type reading struct{ of wire.Seen }
+// A Reading is what a write that ended with GET saw of the key.
+type Reading struct{ of wire.Seen }
 
 // Value is what the key held; exists is false if there was no such key. The error is
 // ErrForeign if it is not a string, or the server's refusal.
-func (r reading) Value(key string) (value string, exists bool, err error) {
+func (r Reading) Value(key string) (value string, exists bool, err error) {
 	if e, refused := r.of.Watch.(redis.Error); refused {
 		return "", false, e
 	}
@@ -137,20 +140,20 @@ func (r reading) Value(key string) (value string, exists bool, err error) {
 }
 
 // Holds reports whether the key held value.
-func (r reading) Holds(value string) bool { return r.of.Holds(value) }
+func (r Reading) Holds(value string) bool { return r.of.Holds(value) }
 
 // Gone reports whether the key was seen, and did not hold value.
-func (r reading) Gone(value string) bool {
+func (r Reading) Gone(value string) bool {
 	_, refused := r.of.Get.(redis.Error)
 	return !refused && !r.Holds(value)
 }
 
 // Watches reports that the reading was made under a WATCH.
-func (r reading) Watches() bool { return r.of.Watch == "OK" }
+func (r Reading) Watches() bool { return r.of.Watch == "OK" }
 
 // Refused is the error of an attempt on key that was refused: a *HeldError with the value
 // that was seen, or ErrForeign if the key is not a string.
-func (r reading) Refused(key string) error {
+func (r Reading) Refused(key string) error {
 	value, _, err := r.Value(key)
 	if err != nil {
 		return err

@@ -771,7 +771,10 @@ func (s *server) examine(ctx context.Context, key string, heard func()) (epoch u
 				s.reaps.Store(epoch + 1)
 			}
 			if err == nil && s.shared != nil {
-				s.apart.Store(c.merges(key))
+				merges := c.merges(key)
+				if err = limit.Over(ctx); err == nil { // else nobody was asked
+					s.apart.Store(merges)
+				}
 			}
 			return err
 		})

@@ -14,6 +14,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/adapter"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 	"go.uber.org/goleak"
 )
@@ -127,4 +128,34 @@ func TestSecondExchangeIsNotSent(t *testing.T) {
 	default:
 		t.Errorf("lock %v, %v; the key holds %q", l, err, v)
 	}
+}
+
+// A step whose first Exchange was not sent did nothing, and says so: nobody looks for what it left.
+func TestFirstExchangeIsNotSent(t *testing.T) {
+	s := oldredis.Run(t, "2.4")
+	full, asked := errors.New("no connection is free"), 0
+	source := compat.Source{Prompt: true, Get: func(context.Context, string) (redis.Conn, error) {
+		return adapter.New(func(ctx context.Context, cmds []protocol.Cmd) ([]any, error) {
+			asked++
+			return nil, protocol.NotSent.Mark(full)
+		}, func(bool) {}), nil
+	}}
+	for _, a := range []protocol.Algorithm{txlock.Classic{}, txlock.Renamed{}, getsetlock.ListCAS{}} {
+		asked = 0
+		_, err := compat.NewOn(source, unchecked{a}, compat.Options{}).TryLock(context.Background(), "k", time.Minute)
+		if protocol.OutcomeOf(err) != protocol.NotSent || errors.Is(err, compat.ErrUnknown) || asked != 1 {
+			t.Errorf("%T: %v after %d exchanges, want NotSent after 1", a, err, asked)
+		}
+	}
+	if n, _ := redis.Int(s.Dial().Do("DBSIZE")); n != 0 {
+		t.Errorf("%d keys", n)
+	}
+}
+
+type unchecked struct{ protocol.Algorithm }
+
+func (u unchecked) Traits() protocol.Traits {
+	t := u.Algorithm.Traits()
+	t.Check = nil
+	return t
 }

@@ -29,17 +29,10 @@ func NewConn(c redis.Conn) *Conn {
 // Bind makes c what an algorithm sees of w. It is for the engine, which has the step that w is part of.
 func Bind(c *Conn, w *wire.Conn) {
 	c.Conn, c.wire = w.Conn, w
-	w.Later = notAll
+	w.Session.NotSent = notSent
 }
 
-// notAll is err of a connection that says that nothing was sent, in a step of which something has run before:
-// the step may have been done.
-func notAll(err error) error {
-	if OutcomeOf(err) == NotSent {
-		return Unknown.Mark(err)
-	}
-	return err
-}
+func notSent(err error) bool { return OutcomeOf(err) == NotSent }
 
 // Waiter is the name of the waiting client, if the step is part of a wait: unique to the client,
 // and the same in each of its attempts and looks. "": the step is not part of a wait (TryLock,

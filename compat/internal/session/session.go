@@ -30,6 +30,8 @@ type Session struct {
 	}
 	BrokeOn string // the commands of the write on which the connection broke
 
+	NotSent func(error) bool // reports that an error says that nothing of a write was sent; nil: none says so
+
 	sent []string // commands whose replies are still to come
 	room [8]string
 }
@@ -48,6 +50,17 @@ func (s *Session) Sent(name string) {
 	s.sent = append(s.sent, name)
 }
 
+// Failed notes an error that came instead of any reply. It reports that nothing of the write was sent, which says nothing
+// of the commands before it.
+func (s *Session) Failed(err error) (unsent bool) {
+	if err == nil || s.NotSent == nil || !s.NotSent(err) {
+		return false
+	}
+	s.sent = s.sent[:0]
+	s.Open = s.Open || s.Ran
+	return true
+}
+
 // Received notes the next reply.
 func (s *Session) Received(reply any, err error) {
 	if len(s.sent) > 0 {
@@ -60,6 +73,9 @@ func (s *Session) Received(reply any, err error) {
 // Done notes what one Do brought in: the reply to name, and before it those to the commands that
 // were sent; a Do of "" returned these.
 func (s *Session) Done(name string, reply any, err error) {
+	if s.Failed(err) {
+		return
+	}
 	sent := s.sent
 	s.broke(name, err)
 	s.sent = s.sent[:0]
@@ -83,6 +99,9 @@ func (s *Session) Done(name string, reply any, err error) {
 // Executed notes the reply to an EXEC that was sent with all of its transaction; the error is the
 // first that any of the commands was answered with.
 func (s *Session) Executed(reply any, err error) {
+	if s.Failed(err) {
+		return
+	}
 	s.broke("EXEC", err)
 	s.sent, s.Multi, s.watched = s.sent[:0], true, false
 	if answer.Refused(err) {

@@ -31,8 +31,7 @@ type Conn struct {
 	Saw    Seen   // what that WATCH saw
 	Reaps  bool   // the server's DEL counts no key that has expired
 
-	Heard func()            // told of each reply; nil: nobody
-	Later func(error) error // what an error says of the whole step, in which something has run before; nil: the same
+	Heard func() // told of each reply; nil: nobody
 
 	ctx    context.Context // nil: the step can't be cancelled
 	limit  time.Duration   // for the step, when ctx is nil; 0: the connection's own
@@ -94,10 +93,13 @@ func (c *Conn) Hurry() {
 func (c *Conn) Send(name string, args ...any) error {
 	c.Asked = true
 	c.Session.Sent(name)
-	if err := c.Conn.Err(); err != nil { // see exchange
-		return c.why(err)
+	err := c.Conn.Err() // see exchange
+	if err == nil {
+		err = c.Conn.Send(name, args...)
 	}
-	return c.why(c.Conn.Send(name, args...))
+	err = c.why(err)
+	c.Session.Failed(err)
+	return err
 }
 
 // Do is redis.Conn's, within the step's limits.
@@ -163,8 +165,6 @@ func (c *Conn) why(err error) error {
 	case c.ctx != nil && c.ctx.Err() != nil:
 		c.Silent = true
 		return limit.Cause(c.ctx)
-	case c.Session.Ran && c.Later != nil:
-		err = c.Later(err)
 	}
 	err = limit.Slow(err)
 	c.Silent = errors.Is(err, limit.ErrTimeout)

@@ -47,7 +47,7 @@ type Lock struct {
 func (k *Locker) hold(parent context.Context, bound bool, le Grant, ttl time.Duration, renew bool, start time.Time, tries int) (*Lock, error) {
 	l := &Lock{k: k, since: k.now(), parent: parent, bound: bound, lease: le}
 	l.state = lease.New(claimOf(le, ttl), renew, l.since)
-	if le.How == protocol.Adopted {
+	if le.How == protocol.Adopted && !k.abilities.Rotates { // it has the value that the adopter came with
 		l.state.On(lease.Event{Kind: lease.Disclose})
 	}
 	if !k.abilities.Shared {

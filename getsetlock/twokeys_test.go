@@ -202,6 +202,17 @@ func TestTwoKeysOvertaken(t *testing.T) {
 	if err := release(twoKeys(false), conn, l); !errors.Is(err, compat.ErrLost) {
 		t.Errorf("second Release: %v, want ErrLost", err)
 	}
+	other.Do("MSET", "lock:owner:k", "other:2", "lock:expire:k", "1330862460") //nolint:errcheck
+	if err := release(twoKeys(false), conn, l); !errors.Is(err, compat.ErrLost) {
+		t.Errorf("Release of another's: %v, want ErrLost", err)
+	}
+	if _, err := extend(twoKeys(false), conn, half, l, ttl); !errors.Is(err, compat.ErrLost) {
+		t.Errorf("Extend of another's: %v, want ErrLost", err)
+	}
+	if held, _ := redis.Strings(other.Do("MGET", "lock:owner:k", "lock:expire:k")); held[0] != "other:2" || held[1] != "1330862460" {
+		t.Errorf("another's pair is %q now", held)
+	}
+	other.Do("DEL", "lock:owner:k", "lock:expire:k") //nolint:errcheck
 	if _, err := extend(twoKeys(false), conn, half, l, ttl); !errors.Is(err, compat.ErrLost) {
 		t.Errorf("Extend of what is gone: %v, want ErrLost", err)
 	}

@@ -70,7 +70,6 @@ var (
 
 	pinning  = tested("compat", "Pinned")
 	renewing = tested("compat", "OutlivesTheCaller|CheckInEachEpoch")
-	adopting = tested("compat", "AdoptedAndHandedOff")
 	refusals = tested("compat", "RefusedIsNotDone")
 	electing = tested("compat/cluster", "LockWaits|LockThrough")
 
@@ -207,7 +206,9 @@ var table = []mutant{
 	row("a bridge of two names never says that nothing sent before can still come", "bridge.TwoNames.Extend",
 		swap("Final: true", "Final: false"), tested("compat/promises", "DetachAfterLost")),
 	row("what was not sent speaks for the whole step", "protocol.Bind",
-		swap("w.Later = notAll", "_ = notAll"), tested("compat/adapter", "")),
+		drop("w.Session.NotSent = notSent"), tested("compat/adapter", "")),
+	row("what was not sent speaks for the steps before it", "session.Session.Failed", drop("s.Open = s.Open || s.Ran"),
+		tested("compat/adapter", "")),
 	row("the value stays while another request may arrive", "lease.State.Rotate", never("len(s.doubts) > 0")),
 	row("the predecessor remembers the value", "lease.State.leave", drop(`s.held.Value, s.doubts = "", nil`)),
 	row("a fresh lock is handed off with a value that was shown", "lease.State.FreshFor",
@@ -324,12 +325,11 @@ var table = []mutant{
 		never("counts(m[0].(string))"), promised),
 	row("a counter that stands below the first fence gives one", "protocol.Conn.Fence",
 		never("err == nil && n < 1"), promised),
-	row("a script that compared and differed was done", "protocol.scripted", drop("return nil, ErrLost"), scripted, set),
+	row("a script that compared and differed was done", "protocol.scripted",
+		swap("return nil, lostTo(ch.Key, string(held), exists)", "_, _ = held, exists; return []any{int64(1)}, nil"), scripted, set),
 	row("a script that the server has forgotten is an error", "protocol.Conn.script",
 		never("answer.NoScript(err)"), set, scripted),
 	row("a wake-up runs behind a NOSCRIPT", "protocol.Conn.script", never("c.wire.Wake != nil"), scripted, set),
-	row("a batch of scripts stops at one that was forgotten", "protocol.Conn.allScripts",
-		never("ok && answer.NoScript(e)"), scripted, batches, promised, set),
 
 	// … as the first locks kept it.
 	row("unguarded: no look", "protocol.Conn.unguarded",
@@ -357,7 +357,7 @@ var table = []mutant{
 	row("the margin is not kept", "getsetlock.Dialect.past", drop("until = until.Add(d.Margin)")),
 	row("a stamp is cut, and shorter than the belief", "getsetlock.Dialect.format", drop("ms++")),
 	row("two keys: another's pair is changed", "getsetlock.TwoKeys.change",
-		swap("!held.is(l.Value)", "held.free()"), tested("getsetlock", "Conformance")),
+		swap("!held.is(l.Value)", "held.free()"), tested("getsetlock", "TwoKeys")),
 	row("two keys: the takeover runs without WATCH", "getsetlock.TwoKeys.Acquire",
 		swap("readPair(c, key, true)", "readPair(c, key, false)")),
 	row("two keys: the margin is not kept", "getsetlock.TwoKeys.deadline", drop("Margin: t.Margin")),
@@ -425,14 +425,14 @@ var table = []mutant{
 	row("servers that were not asked are out of reach", "redlock.Quorum.elected",
 		drop("refused > 0 && granted+refused+spared >= q.need")),
 	row("a time that another wrote makes one server of two", "redlock.Quorum.twins",
-		always("!votes[i].value.Ambiguous")),
+		always("!votes[j].value.Ambiguous"), tested("compat/redlock", "ATimeIsNoWitness")),
 	row("nothing was sent, since one server was sent nothing", "redlock.failed", swap("unmarked(a.err)", "a.err")),
 	row("a server that can't vote can be spared while it is silent", "redlock.Quorum.elected", drop("why = *unfit")),
 	row("a lease that is found is certain", "redlock.Quorum.Find", drop("doubt: true")),
 
 	// multilock.
 	row("a dead key hides one that lives", "multilock.dead",
-		swap("worst.Status == protocol.StatusDead", "states[0].Status == compat.StatusDead")),
+		swap("worst.Status == protocol.StatusDead", "states[0].Status == protocol.StatusDead")),
 	row("a key of a set expires in the EXEC that extends it", "multilock.Tx.Extend", never("r == int64(0)")),
 	row("a takeover of a set that came second keeps what it has", "multilock.GetSetClassic.takeover",
 		swap("_, err = remove(c, won)", "_ = won")),
@@ -484,9 +484,10 @@ var table = []mutant{
 		swap("err = once.err", "err, once.err = once.err, nil"), followed),
 	row("a part forgets what else its key may hold", "compat.newLoose",
 		swap("slices.Backward(l.Or)", "slices.Backward(l.Or[:0])"), sets, votes),
-	row("an adopted value is a secret", "compat.Locker.adopt", drop("h.lease.How = protocol.Adopted"), adopting),
+	row("an adopted value is a secret", "compat.Locker.hold", never("!k.abilities.Rotates"),
+		tested("compat/promises", "AdoptedIsNoSecret")),
 	row("a lock that came after its end is held", "compat.Locker.acquire",
-		always("!lease.Past(now, l.Until)"), promised),
+		always("!lease.Past(now, l.Until)"), tested("compat/promises", "WhileTheClockIsSet")),
 	row("a lock that came when nobody waited is held", "compat.Locker.acquire", always("ctx.Err() == nil"), settling),
 	row("an election ends the wait", "compat.wait.waitedOut", never("w.elects(err)"), electing),
 	row("a patient client's key goes after the waiter's ttl", "compat.wait.repair",

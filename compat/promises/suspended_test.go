@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/simulate"
 )
 
@@ -76,5 +77,49 @@ func TestACallFindsTheEndFirst(t *testing.T) {
 				}
 			})
 		}
+	})
+}
+
+// The clock is set ahead while an acquisition is on its way: what is returned as held is held, and what is not leaves
+// nothing that keeps this process out.
+func TestAcquiredWhileTheClockIsSet(t *testing.T) {
+	eachKind(t, all(false), func(t *testing.T, kind kind) {
+		for n, reached := 1, true; reached && n < 40; n++ {
+			inWorld(t, kind, func(w *world) {
+				c := simulate.NewClock()
+				k, net := w.client(compat.Options{Clock: c})
+				net.Expect(faulty.Then(func() { c.Set(time.Hour) }).At(n))
+				l, err := k.TryLock(background, kind.key, medium)
+				reached = net.Count() >= n
+				if err == nil && !c.Now().Round(0).Before(l.Until().Round(0)) {
+					t.Errorf("set at command %d: it returned a lock that was over", n)
+				}
+				net.Clear()
+				if err == nil {
+					l.Release(background) //nolint:errcheck // that it is free is looked at
+				}
+				if _, err := k.Lock(w.within(5*time.Minute), kind.key, medium); err != nil {
+					t.Errorf("set at command %d, and Lock again: %v", n, err)
+				}
+			})
+		}
+	})
+}
+
+// A lock that can't change its value, and was adopted by it, goes to nobody else by that value.
+func TestAdoptedIsNoSecret(t *testing.T) {
+	eachKind(t, keepers(), func(t *testing.T, kind kind) {
+		inWorld(t, kind, func(w *world) {
+			k, _ := w.client(compat.Options{})
+			l := w.try(k, long)
+			adopted, err := k.Adopt(background, l.Key(), l.Token(), long)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if next, err := adopted.Handoff(background, long); err == nil && next.Token() == l.Token() {
+				t.Errorf("it was handed off with the value that the adopter came with")
+			}
+			adopted.Release(background) //nolint:errcheck // it may be handed off
+		})
 	})
 }

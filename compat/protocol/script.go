@@ -65,7 +65,7 @@ func scripted(ch *Change, returned []any) ([]any, error) {
 	return returned, nil
 }
 
-// allScripts sends many in one write; those that the server does not know follow one by one.
+// allScripts sends many in one write. One that the server does not know did not run: it was refused.
 func (c *Conn) allScripts(changes []Change, replies [][]any, errs []error) {
 	n := 0
 	for i := range changes {
@@ -79,10 +79,6 @@ func (c *Conn) allScripts(changes []Change, replies [][]any, errs []error) {
 	for i := range changes {
 		if err != nil {
 			errs[i] = err
-			continue
-		}
-		if e, ok := all[i].(redis.Error); ok && answer.NoScript(e) {
-			replies[i], errs[i] = c.script(&changes[i]) // it did not run; the first of these teaches the server
 			continue
 		}
 		replies[i], errs[i] = scripted(&changes[i], all[i:i+1])

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/conformance"
@@ -20,6 +21,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/redlock"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -308,6 +310,30 @@ func TestOneServerIsOneVote(t *testing.T) {
 	t.Cleanup(func() { other.Close() })
 	oneVote(t, "two names", conformance.Dial(t, addr), conformance.Dial(t, addr), another)
 	oneVote(t, "two databases", conformance.Dial(t, addr), other, another)
+}
+
+// A time that another client wrote may be the one that we write: it is no sign that two servers are one.
+func TestATimeIsNoWitness(t *testing.T) {
+	stands := clock.NewMock()
+	a := getsetlock.Classic{Options: getsetlock.Options{Dialect: getsetlock.Seconds}}
+	var servers []*oldredis.Server
+	var backends []compat.Backend
+	for range 3 {
+		s := oldredis.MustNew("2.4", oldredis.Options{Clock: stands}) // which does not tell who it is
+		servers, backends = append(servers, s), append(backends, compat.NewBackend(compat.Pooled(s), a))
+	}
+	l, err := compat.NewLocker(backends[0], compat.Options{Clock: stands}).TryLock(background, "job", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := redlock.New(backends, redlock.Options{Clock: stands, Timeout: time.Minute, Grace: time.Minute})
+	whole, err := compat.NewLocker(q, compat.Options{Clock: stands, Timeout: time.Minute}).TryLock(background, "job", time.Hour)
+	if err != nil {
+		t.Fatalf("two of three are free: %v", err)
+	}
+	if held, _ := redis.String(servers[1].Dial().Do("GET", "job")); held != l.Token() || whole == nil {
+		t.Errorf("they hold %q, and the other client's %q was to be the same", held, l.Token())
+	}
 }
 
 func oneVote(t *testing.T, name string, pools ...compat.Pool) {

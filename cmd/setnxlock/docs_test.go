@@ -490,7 +490,11 @@ func exportedErrors(t *testing.T) map[string]string {
 					if call, ok := v.Values[0].(*ast.CallExpr); ok && len(call.Args) == 1 {
 						text = literal(call.Args[0])
 					}
-					all[f.Name.Name+"."+name] = text
+					if of := f.Name.Name; of == "protocol" { // compat names them for users
+						all["compat."+name] = text
+					} else if all[of+"."+name] == "" {
+						all[of+"."+name] = text
+					}
 				}
 			}
 		}

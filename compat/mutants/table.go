@@ -111,6 +111,7 @@ var atHome = map[string][]net{
 	"lease":      {machine},
 	"multilock":  {sets},
 	"mux":        {sharing},
+	"protocol":   {settling, batches, promised},
 	"queue":      {queue, waiting},
 	"redlock":    {votes},
 	"rwlock":     {rw},

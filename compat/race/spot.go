@@ -79,8 +79,8 @@ func lines(stack []uintptr) (lock, engine Line) {
 		pkg, _, _ := strings.Cut(name[len(dir):], ".")
 		dir += pkg
 		switch {
-		case dir == "compat/race" || strings.HasPrefix(dir, "compat/internal/"):
-		case dir != "compat":
+		case dir == "compat" || dir == "compat/race" || strings.HasPrefix(dir, "compat/internal/"):
+		case dir != "compat/protocol":
 			return Line{dir + "/" + base, f.Line}, Line{}
 		case engine.N == 0 && engines[base]:
 			engine = Line{dir + "/" + base, f.Line}

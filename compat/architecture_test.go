@@ -117,7 +117,9 @@ type source struct {
 func (s source) at(n ast.Node) token.Position { return s.set.Position(n.Pos()) }
 
 // parse reads the Go files of a directory, without its tests.
-func parse(t *testing.T, dir string) []source {
+func parse(t *testing.T, dir string) []source { return parseInto(t, token.NewFileSet(), dir) }
+
+func parseInto(t *testing.T, set *token.FileSet, dir string) []source {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil || len(names) == 0 {
@@ -128,7 +130,6 @@ func parse(t *testing.T, dir string) []source {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		set := token.NewFileSet()
 		f, err := parser.ParseFile(set, name, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)

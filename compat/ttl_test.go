@@ -27,7 +27,7 @@ func TestReadTTL(t *testing.T) {
 		{int64(9223372036855), time.Millisecond, math.MaxInt64},
 		{int64(math.MaxInt64), time.Second, math.MaxInt64},
 	} {
-		if got, err := new(protocol.Conn).ReadTTL(test.reply, test.unit); got != test.want || err != nil {
+		if got, err := protocol.ReadTTL(test.reply, test.unit); got != test.want || err != nil {
 			t.Errorf("ReadTTL(%v, %v): %v, %v; want %v", test.reply, test.unit, got, err, test.want)
 		}
 	}

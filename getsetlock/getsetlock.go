@@ -83,7 +83,7 @@ func (o Options) take(c *protocol.Conn, now time.Time, l *protocol.Lease) (dead 
 		case errors.Is(err, redis.ErrNil):
 			continue // released since the SETNX: ask again, once (getset/vanished-key)
 		case err != nil:
-			return "", c.Foreign(l.Key, err)
+			return "", protocol.Foreign(l.Key, err)
 		case !o.Dialect.Dead(held, now):
 			return "", o.held(l.Key, held)
 		}
@@ -136,9 +136,9 @@ func (o Options) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.
 		return s, nil
 	}
 	if err != nil {
-		return s, c.Foreign(key, err)
+		return s, protocol.Foreign(key, err)
 	}
-	if s.TTL, err = c.ReadTTL(replies[1], time.Second); err != nil {
+	if s.TTL, err = protocol.ReadTTL(replies[1], time.Second); err != nil {
 		return s, err
 	}
 	d := o.Dialect.orFloat()

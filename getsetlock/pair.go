@@ -41,7 +41,7 @@ func readPair(c *protocol.Conn, key string, watch bool) (pair, error) {
 			if watch {
 				c.Unwatch()
 			}
-			return pair{}, c.Foreign(key, refused)
+			return pair{}, protocol.Foreign(key, refused)
 		}
 	}
 	replies = replies[len(replies)-2:]

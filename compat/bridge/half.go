@@ -159,7 +159,7 @@ func (h half) state(c *protocol.Conn, found []any, ttl any, now time.Time) (prot
 		unit = time.Millisecond
 	}
 	var err error
-	s.TTL, err = c.ReadTTL(ttl, unit)
+	s.TTL, err = protocol.ReadTTL(ttl, unit)
 	s.Status, s.Format, s.Until = protocol.StatusHeld, h.Name, h.until(found)
 	switch {
 	case dead:

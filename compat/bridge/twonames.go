@@ -68,7 +68,7 @@ func (b TwoNames) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.
 	l.Value, l.Ambiguous = join(values), !both[0].own() && !both[1].own()
 	found, err := watch(c, both)
 	if err != nil {
-		return l, c.Foreign(key, err)
+		return l, protocol.Foreign(key, err)
 	}
 	for i, h := range both {
 		if free, dead := h.judge(found[i], now); dead {
@@ -163,7 +163,7 @@ func (b TwoNames) ifOurs(c *protocol.Conn, both [2]half, l protocol.Lease, cmds 
 	for range aborts {
 		found, err := watch(c, both)
 		if err != nil {
-			return nil, c.Foreign(l.Key, err)
+			return nil, protocol.Foreign(l.Key, err)
 		}
 		first, second := text(found[0][0]) == values[0] && found[0][0] != nil, text(found[1][0]) == values[1] && found[1][0] != nil
 		do := cmds
@@ -210,7 +210,7 @@ func (b TwoNames) Inspect(c *protocol.Conn, now time.Time, key string) (protocol
 		found, ttl := replies[:n], replies[n]
 		replies = replies[n+1:]
 		if e := answer.First(found); e != nil {
-			return s, c.Foreign(key, e)
+			return s, protocol.Foreign(key, e)
 		}
 		one, err := h.state(c, found, ttl, now)
 		if err != nil {

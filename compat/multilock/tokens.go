@@ -16,7 +16,7 @@ func (t Tx) refused(c *protocol.Conn, now time.Time, f found) error {
 	}
 	held := &protocol.HeldError{Key: f.key, Value: f.value}
 	if err == nil {
-		if left, err := c.ReadTTL(replies[1], t.unit()); err == nil && left != protocol.NoTTL {
+		if left, err := protocol.ReadTTL(replies[1], t.unit()); err == nil && left != protocol.NoTTL {
 			held.Until = now.Add(left)
 		}
 	}

@@ -125,7 +125,7 @@ func values(c *protocol.Conn, keys []string, replies []any) ([]found, error) {
 		if err == nil || errors.Is(err, redis.ErrNil) {
 			continue
 		}
-		if err = c.Foreign(k, err); !errors.Is(err, protocol.ErrForeign) {
+		if err = protocol.Foreign(k, err); !errors.Is(err, protocol.ErrForeign) {
 			return nil, err
 		}
 		all[i].exists, all[i].foreign = true, err

@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"errors"
-	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
@@ -75,34 +74,28 @@ func (c *Conn) version() string {
 	return answer.Info(info, "redis_version")
 }
 
-// InspectToken reads a key that holds a token and whose TTL is the lease: one round trip. unit is
-// the unit in which it asks for the TTL: a second or, since Redis 2.6, a millisecond.
-func (c *Conn) InspectToken(now time.Time, key string, unit time.Duration) (State, error) {
-	s := State{Key: key, Status: StatusFree, TTL: NoTTL}
-	ttl := "TTL"
-	if unit == time.Millisecond {
-		ttl = "PTTL"
+// Denied turns a server's refusal into a [*DeniedError] if it is about permission, memory or the
+// server's state (a replica, loading), and returns any other error as it is. key is the lock's.
+func (c *Conn) Denied(key string, err error) error {
+	m, isMarked := err.(marked)
+	e, ok := err.(redis.Error)
+	if isMarked {
+		e, ok = m.error.(redis.Error)
 	}
-	replies, err := c.Pipe(Cmd{"GET", key}, Cmd{ttl, key})
-	if err != nil {
-		return s, err
+	if !ok {
+		return err
 	}
-	s.Value, err = redis.String(replies[0], nil)
-	if errors.Is(err, redis.ErrNil) {
-		return s, nil
+	d := &DeniedError{Reply: e, Passes: answer.Passes(e), About: string(answer.Of(e))}
+	command := ""
+	if c.wire != nil && c.wire.Session.Refusal.Reply == e { // nil: an answer that no step has had, to AUTH say
+		command = c.wire.Session.Refusal.Command
 	}
-	if err != nil {
-		return s, foreign(key, err)
-	}
-	s.TTL, err = c.ReadTTL(replies[1], unit)
-	s.Status, s.Format, s.Clock = StatusHeld, "token", "server"
-	switch {
-	case err != nil:
-		return s, err
-	case s.TTL == NoTTL:
-		s.Status = StatusPersistent
+	switch d.Command, d.Key, d.Remedy = answer.Denied(e, command, key); {
+	case d.Remedy == "":
+		return err
+	case isMarked:
+		return m.o.Mark(d)
 	default:
-		s.Until = now.Add(s.TTL)
+		return d
 	}
-	return s, nil
 }

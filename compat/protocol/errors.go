@@ -182,32 +182,6 @@ func (e *DeniedError) Error() string {
 func (e *DeniedError) Is(target error) bool { return target == ErrDenied }
 func (e *DeniedError) Unwrap() error        { return e.Reply }
 
-// Denied turns a server's refusal into a [*DeniedError] if it is about permission, memory or the
-// server's state (a replica, loading), and returns any other error as it is. key is the lock's.
-func (c *Conn) Denied(key string, err error) error {
-	m, isMarked := err.(marked)
-	e, ok := err.(redis.Error)
-	if isMarked {
-		e, ok = m.error.(redis.Error)
-	}
-	if !ok {
-		return err
-	}
-	d := &DeniedError{Reply: e, Passes: answer.Passes(e), About: string(answer.Of(e))}
-	command := ""
-	if c.wire != nil && c.wire.Session.Refusal.Reply == e { // nil: an answer that no step has had, to AUTH say
-		command = c.wire.Session.Refusal.Command
-	}
-	switch d.Command, d.Key, d.Remedy = answer.Denied(e, command, key); {
-	case d.Remedy == "":
-		return err
-	case isMarked:
-		return m.o.Mark(d)
-	default:
-		return d
-	}
-}
-
 // An UnknownError is [ErrUnknown] with the lease that may be ours and the error because of which
 // the outcome is not known.
 type UnknownError struct {
@@ -271,9 +245,7 @@ func (o Outcome) Mark(err error) error { return marked{err, o} }
 
 // Foreign returns [ErrForeign], with the key, if err is the server's answer that the key is not a
 // string, and err itself otherwise. It knows the answer's text before Redis 2.8 and since.
-func (*Conn) Foreign(key string, err error) error { return foreign(key, err) }
-
-func foreign(key string, err error) error {
+func Foreign(key string, err error) error {
 	if answer.NotString(err) {
 		return fmt.Errorf("%w: %q: %w", ErrForeign, key, err)
 	}

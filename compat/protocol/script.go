@@ -50,7 +50,7 @@ func scripted(ch *Change, returned []any) ([]any, error) {
 	case nil:
 		return nil, ErrLost
 	case redis.Error:
-		return nil, foreign(ch.Key, r)
+		return nil, Foreign(ch.Key, r)
 	case []any:
 		if len(r) == 2 && r[0] == nil {
 			held, exists := r[1].([]byte)

@@ -67,7 +67,7 @@ var lastTTL atomic.Value
 // ReadTTL returns the duration in a reply to TTL or PTTL, which counts in unit, or [NoTTL]. Before
 // Redis 2.8 the reply for a missing key is the same as for a key without a TTL: read the value in
 // the same write to tell them apart.
-func (*Conn) ReadTTL(reply any, unit time.Duration) (time.Duration, error) {
+func ReadTTL(reply any, unit time.Duration) (time.Duration, error) {
 	n, err := redis.Int64(reply, nil)
 	if err != nil {
 		return NoTTL, err

@@ -22,7 +22,7 @@ func (c *Conn) unguarded(ch *Change) ([]any, error) {
 		return nil, lostTo(ch.Key, held, err == nil)
 	}
 	if err != nil {
-		return nil, foreign(ch.Key, err)
+		return nil, Foreign(ch.Key, err)
 	}
 	if ch.Draw {
 		replies, err := c.Exec(ch.cmds()...)

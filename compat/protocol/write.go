@@ -136,7 +136,7 @@ func (r Reading) Value(key string) (value string, exists bool, err error) {
 	if err == redis.ErrNil {
 		return "", false, nil
 	}
-	return value, err == nil, foreign(key, err)
+	return value, err == nil, Foreign(key, err)
 }
 
 // Holds reports whether the key held value.
@@ -189,7 +189,7 @@ func (c *Conn) Watch(key string) (value string, exists bool, err error) {
 	}
 	if err := answer.First(replies); err != nil {
 		c.Unwatch()
-		return "", false, foreign(key, err)
+		return "", false, Foreign(key, err)
 	}
 	value, err = redis.String(replies[1], nil)
 	if err == redis.ErrNil {

@@ -81,7 +81,7 @@ func (o Options) ask(c *protocol.Conn, v *view, key string, watched []any, cmds 
 	}
 	for _, r := range replies {
 		if e, refused := r.(redis.Error); refused {
-			err = c.Foreign(key, e)
+			err = protocol.Foreign(key, e)
 		}
 	}
 	if err != nil && len(watched) > 0 {
@@ -99,7 +99,7 @@ func (v *view) read(c *protocol.Conn, key string, replies []any, unit time.Durat
 	if err != nil && err != redis.ErrNil {
 		return err
 	}
-	if v.ttl, err = c.ReadTTL(replies[1], unit); err != nil {
+	if v.ttl, err = protocol.ReadTTL(replies[1], unit); err != nil {
 		return err
 	}
 	for i, set := range []*[]entry{&v.readers, &v.waiting, &v.next} {

@@ -100,7 +100,7 @@ func (r Read) Release(l protocol.Lease) protocol.Change {
 	return protocol.Change{Key: l.Key, Value: l.Value, By: func(c *protocol.Conn) ([]any, error) {
 		removed, err := redis.Int64(c.Do("ZREM", readersOf(l.Key), l.Value))
 		if _, refused := err.(redis.Error); refused {
-			err = c.Foreign(readersOf(l.Key), err)
+			err = protocol.Foreign(readersOf(l.Key), err)
 		}
 		return []any{removed}, err
 	}}

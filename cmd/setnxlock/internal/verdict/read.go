@@ -103,7 +103,7 @@ func (s *Server) take(c *protocol.Conn, one *Content, value, ttl any) (other boo
 			one.Type = "none"
 			return false, c.Denied(one.Key, err)
 		}
-	case err != nil && errors.Is(c.Foreign(one.Key, err), protocol.ErrForeign):
+	case err != nil && errors.Is(protocol.Foreign(one.Key, err), protocol.ErrForeign):
 		other = true
 	case err != nil:
 		return false, c.Denied(one.Key, err)
@@ -112,7 +112,7 @@ func (s *Server) take(c *protocol.Conn, one *Content, value, ttl any) (other boo
 	if s.Millis {
 		unit = time.Millisecond
 	}
-	one.TTL, err = c.ReadTTL(ttl, unit)
+	one.TTL, err = protocol.ReadTTL(ttl, unit)
 	return other, c.Denied(one.Key, err)
 }
 

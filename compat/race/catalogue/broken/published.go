@@ -94,7 +94,7 @@ func (k additiveExtend) Extend(now time.Time, l protocol.Lease, ttl time.Duratio
 		if err == nil && drawn == nil {
 			err = protocol.ErrLost
 		}
-		return []any{drawn}, c.Foreign(l.Key, err)
+		return []any{drawn}, protocol.Foreign(l.Key, err)
 	}}, err
 }
 

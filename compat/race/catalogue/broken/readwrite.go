@@ -64,7 +64,7 @@ func (r mutexRead) Acquire(c *protocol.Conn, now time.Time, key string, ttl time
 			return &protocol.HeldError{Key: key, Value: held}
 		}
 		if err != redis.ErrNil {
-			return c.Foreign(key, err)
+			return protocol.Foreign(key, err)
 		}
 		_, err = c.Do("ZADD", readersOf(key), now.Add(ttl).UnixMilli(), l.Value)
 		return err

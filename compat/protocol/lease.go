@@ -1,0 +1,106 @@
+package protocol
+
+import (
+	"slices"
+	"time"
+)
+
+// A Lease says that we hold Key until Until, by our own clock.
+type Lease struct {
+	Key   string
+	Value string    // the exact bytes on the key; Extend and Release compare with them
+	Until time.Time // counted from before the request was sent, less a margin for drift
+	Fence int64     // grows with every acquisition of the key; 0 if not asked for
+	How   How       // how it was obtained
+
+	// Ambiguous says that Value on the key does not prove that the lease is ours: another client
+	// can write the same bytes, or a losing attempt of ours can leave them behind. An unknown
+	// outcome is then never resolved by reading, and a release of unknown outcome is not repeated.
+	Ambiguous bool
+
+	_ struct{} // no positional literals
+}
+
+// How tells how a lease was obtained.
+type How string
+
+const (
+	Free      How = "free"       // nobody held the key
+	TakenOver How = "taken over" // its holder's lease had run out
+	Resolved  How = "resolved"   // the reply was lost and the key was found to be ours
+	Adopted   How = "adopted"    // by a handle or a token
+	HandedOff How = "handed off" // by the holder before, in this process, without a release on the server
+)
+
+// A State is what a client sees that only reads the key.
+type State struct {
+	Key    string
+	Value  string
+	Status Status
+	Format string        // what the value was read as: "token", "float seconds", …
+	Until  time.Time     // when the lease ends, by our clock; zero if there is no end or it can't be read
+	Clock  string        // whose clock decides: "server" (a TTL) or "clients" (a timestamp)
+	TTL    time.Duration // the key's TTL, or NoTTL
+	Watch  time.Duration // how long the value must be seen unchanged before it may be repaired, whatever Until says; 0: for a ttl, if Status is persistent
+
+	// Holders are all holders, if a lock can have several (readers). Value and Until are then those
+	// of the holder that keeps others out longest.
+	Holders []Holder
+
+	// Open says that an attempt makes sense although the key is held: by a reader, beside readers;
+	// by a writer, which must renew its word that it waits.
+	Open bool
+
+	_ struct{}
+}
+
+// A Holder is one of several clients that hold a key.
+type Holder struct {
+	Value string
+	Until time.Time // by our clock; zero if it is not known
+}
+
+// Holds reports whether value is on the key, whether its lease has ended or not.
+func (s State) Holds(value string) bool {
+	if s.Status == StatusFree {
+		return false
+	}
+	return s.Value == value || slices.ContainsFunc(s.Holders, func(h Holder) bool { return h.Value == value })
+}
+
+// End is when value's hold of the key ends, at the latest, by our clock; zero if it is not known.
+// Until may be up to a second earlier: a server that counts the TTL in seconds leaves out a part of one.
+func (s State) End(value string) time.Time {
+	end := s.Until
+	for _, h := range s.Holders {
+		if h.Value == value {
+			end = h.Until
+			break
+		}
+	}
+	if s.Clock == "server" && s.TTL != NoTTL && !end.IsZero() {
+		end = end.Add(time.Second)
+	}
+	return end
+}
+
+// Status says what an attempt on the key would meet.
+type Status string
+
+const (
+	StatusFree       Status = "free"       // there is no such key
+	StatusHeld       Status = "held"       // another client holds it
+	StatusDead       Status = "dead"       // it is there, but its lease has run out
+	StatusPersistent Status = "persistent" // held, and has no TTL: its holder may be dead
+	StatusForeign    Status = "foreign"    // holds something that can't be read as a lock of this kind
+
+	NoTTL time.Duration = -1 // the TTL of a key that never expires
+)
+
+// Until is the end of a lease of ttl that is asked for at now, by the clock that now was read from.
+// The holder must have stopped before it. It is now + ttl, less a hundredth of the ttl and two
+// milliseconds: for clocks that run at different rates and timers that fire late. (The figures are
+// Redlock's.)
+func Until(now time.Time, ttl time.Duration) time.Time {
+	return now.Add(ttl - ttl/100 - 2*time.Millisecond) // lease.Until has the same
+}

@@ -36,11 +36,17 @@ func readPair(c *protocol.Conn, key string, watch bool) (pair, error) {
 	if err != nil {
 		return pair{}, err
 	}
+	held, err := asPair(key, replies)
+	if err != nil && watch {
+		c.Unwatch()
+	}
+	return held, err
+}
+
+// asPair is what the last two replies tell of a pair.
+func asPair(key string, replies []any) (pair, error) {
 	for _, r := range replies {
 		if refused, ok := r.(redis.Error); ok {
-			if watch {
-				c.Unwatch()
-			}
 			return pair{}, protocol.Foreign(key, refused)
 		}
 	}
@@ -61,31 +67,22 @@ func (t TwoKeys) held(key string, held pair) error {
 	return &protocol.HeldError{Key: key, Value: owner, Until: until, Foreign: !held.free() && (!ok || held.owner == nil)}
 }
 
-// change runs cmd in an EXEC on the condition that we are the owner when it runs. The keys
-// have no TTL, so that an EXEC which aborts means that another wrote one of them: it did not
-// run, and is tried once more, for it may have been an extension of our own
-// (tx/renewal-aborts-release).
+// change runs cmd in an EXEC on the condition that we are the owner when it runs.
 func (t TwoKeys) change(l protocol.Lease, cmd protocol.Cmd, draw bool) protocol.Change {
+	cmds := []protocol.Cmd{cmd}
+	if draw {
+		cmds = append(cmds, protocol.Cmd{"INCR", protocol.Aux(l.Key, "fence")})
+	}
 	return protocol.Change{Key: l.Key, Value: l.Value, Draw: draw, By: func(c *protocol.Conn) ([]any, error) {
-		for try := 0; try < 2; try++ {
-			held, err := readPair(c, l.Key, true)
-			if err != nil {
-				return nil, err
+		owner, deadline := dialect.Pair(l.Key)
+		gets := []protocol.Cmd{{"GET", owner}, {"GET", deadline}}
+		return c.CompareAndSet([]string{owner, deadline}, gets, func(replies []any) ([]protocol.Cmd, error) {
+			held, err := asPair(l.Key, replies)
+			if err == nil && !held.is(l.Value) {
+				err = protocol.ErrLost
 			}
-			if !held.is(l.Value) {
-				c.Unwatch()
-				return nil, protocol.ErrLost
-			}
-			w, err := c.Write(l.Key, protocol.Write{Do: []protocol.Cmd{cmd}, Exec: true, Draw: draw})
-			switch {
-			case err == nil && w.Done == nil: // aborted
-				continue
-			case draw:
-				return append(w.Done, w.Fence), err
-			}
-			return w.Done, err
-		}
-		return nil, protocol.ErrAborted
+			return cmds, err
+		})
 	}}
 }
 

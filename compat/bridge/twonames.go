@@ -151,40 +151,34 @@ func (b TwoNames) Release(l protocol.Lease) protocol.Change {
 
 // ifOurs runs cmds in one EXEC on the condition that both names hold what l says
 // when they run. If only one does, the lease is lost, and ifOurs releases that
-// one: nobody would renew it. An EXEC that aborts did not run, and is tried
-// again, a few times, for a renewal of ours may have aborted it
-// (tx/renewal-aborts-release).
+// one: nobody would renew it.
 func (b TwoNames) ifOurs(c *protocol.Conn, both [2]half, l protocol.Lease, cmds ...protocol.Cmd) ([]any, error) {
 	values, ok := split(l.Value)
 	if !ok {
 		return nil, protocol.ErrLost
 	}
-	const aborts = 8
-	for range aborts {
-		found, err := watch(c, both)
-		if err != nil {
-			return nil, protocol.Foreign(l.Key, err)
+	n, lost := len(both[0].keys), false
+	keys, gets := slices.Concat(both[0].keys, both[1].keys), slices.Concat(both[0].gets(), both[1].gets())
+	replies, err := c.CompareAndSet(keys, gets, func(replies []any) ([]protocol.Cmd, error) {
+		if e := answer.First(replies); e != nil {
+			return nil, protocol.Foreign(l.Key, e)
 		}
-		first, second := text(found[0][0]) == values[0] && found[0][0] != nil, text(found[1][0]) == values[1] && found[1][0] != nil
-		do := cmds
-		switch {
+		holds := func(reply any, value string) bool { return reply != nil && text(reply) == value }
+		first, second := holds(replies[0], values[0]), holds(replies[n], values[1])
+		switch lost = !first || !second; {
 		case !first && !second:
-			c.Unwatch()
 			return nil, protocol.ErrLost
 		case !second:
-			do = both[0].frees()
+			return both[0].frees(), nil
 		case !first:
-			do = both[1].frees()
+			return both[1].frees(), nil
 		}
-		replies, err := c.Exec(do...)
-		if err == nil && replies != nil && !(first && second) {
-			return nil, protocol.ErrLost
-		}
-		if err != nil || replies != nil {
-			return replies, err
-		}
+		return cmds, nil
+	})
+	if err == nil && lost {
+		return nil, protocol.ErrLost
 	}
-	return nil, protocol.ErrAborted
+	return replies, err
 }
 
 // Inspect reads both keys: one round trip. The State is that of the key that keeps others out

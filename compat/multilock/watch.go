@@ -9,45 +9,32 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// aborts is how often an EXEC may be aborted before its change is given up.
-const aborts = 8
-
 // ifAllHold runs cmds in one EXEC on the condition that every key holds value when they run.
 // If some do not, it deletes those that do, and returns ErrLost: a set of which a part is lost
 // is given up. Two round trips:
 //
 //	WATCH a b; GET a; GET b    all ours?
 //	MULTI; cmds…; EXEC         nil: somebody touched a key in between: again
-//
-// The commands must not make a key for anybody else: before Redis 6.0.9 a watched key may
-// expire without EXEC noticing (tx/extend-resurrects), and then nobody else has had it since.
 func ifAllHold(c *protocol.Conn, keys []string, value string, cmds ...protocol.Cmd) ([]any, error) {
-	for range aborts {
-		all, err := watch(c, keys)
+	lost := false
+	replies, err := c.CompareAndSet(keys, gets(keys), func(replies []any) ([]protocol.Cmd, error) {
+		all, err := values(c, keys, replies)
 		if err != nil {
 			return nil, err
 		}
 		rest := holding(all, value)
-		lost := len(rest) < len(keys)
-		run := cmds
-		if lost {
-			run = []protocol.Cmd{del(rest)}
-		}
-		if len(rest) == 0 {
-			c.Unwatch()
+		switch lost = len(rest) < len(keys); {
+		case len(rest) == 0:
 			return nil, protocol.ErrLost
+		case lost:
+			return []protocol.Cmd{del(rest)}, nil
 		}
-		replies, err := c.Exec(run...)
-		switch {
-		case err != nil:
-			return nil, err
-		case replies != nil && lost:
-			return nil, protocol.ErrLost
-		case replies != nil:
-			return replies, nil
-		}
+		return cmds, nil
+	})
+	if err == nil && lost {
+		return nil, protocol.ErrLost
 	}
-	return nil, protocol.ErrAborted
+	return replies, apart(c, err)
 }
 
 // release is the change that deletes all keys of l on the condition that they hold its value,

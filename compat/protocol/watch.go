@@ -53,6 +53,39 @@ func (c *Conn) ifHolds(ch *Change) ([]any, error) {
 	return nil, ErrAborted
 }
 
+// CompareAndSet is for a condition on several keys, or on more than their values: it sends read under a WATCH of keys, and
+// runs in one EXEC what decide makes of the replies, which may be a server's errors. If decide returns an error, nothing is
+// run. An EXEC that was aborted did not run: somebody touched one of the keys, which may have been an extension of our own
+// (tx/renewal-aborts-release). It is asked again then, a few times; then it is [ErrAborted]. The commands must not make a
+// key for anybody else: before Redis 6.0.9 a watched key may expire without EXEC noticing (tx/extend-resurrects), and then
+// nobody else has had it since.
+func (c *Conn) CompareAndSet(keys []string, read []Cmd, decide func(replies []any) ([]Cmd, error)) ([]any, error) {
+	watch := make(Cmd, 1, len(keys)+1)
+	watch[0] = "WATCH"
+	for _, k := range keys {
+		watch = append(watch, k)
+	}
+	asks := append([]Cmd{watch}, read...)
+	for range aborts {
+		replies, err := c.Pipe(asks...)
+		if err != nil {
+			return nil, err
+		}
+		var do []Cmd
+		if err = answer.First(replies[:1]); err == nil {
+			do, err = decide(replies[1:])
+		}
+		if err != nil {
+			c.Unwatch()
+			return nil, err
+		}
+		if done, err := c.Exec(do...); done != nil || err != nil {
+			return done, err
+		}
+	}
+	return nil, ErrAborted
+}
+
 // pinnedRun is ifHolds over a connection that has watched the key since it held the value:
 // there is nothing left to compare. One round trip. A release leaves no WATCH.
 //

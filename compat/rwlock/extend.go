@@ -8,9 +8,6 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// tries is how often an extension looks again after a writer touched the key.
-const tries = 8
-
 // Extend moves the end of l to now+ttl. Others may touch the set in between. Two can have ended our
 // lease: a writer, which touches the key, and whoever released it by its token, which the replies to
 // ZADD and ZREM show. A writer removes every reader it finds dead, so a reader that is still in the
@@ -26,40 +23,34 @@ func (r Read) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate 
 	}
 	next.Until = protocol.Until(now, ttl)
 	return next, protocol.Change{Key: l.Key, Value: l.Value, Draw: draws, By: func(c *protocol.Conn) ([]any, error) {
-		for range tries {
-			replies, err := by(c, now, l, next, ttl, draws)
-			if replies != nil || err != nil {
-				return replies, err
-			}
-		}
-		return nil, protocol.ErrAborted
+		return by(c, now, l, next, ttl, draws)
 	}}, r.valid(ttl)
 }
 
-// extend looks and extends, once. It returns nothing at all if a writer touched the key in
-// between.
+// extend looks and extends.
 func (r Read) extend(c *protocol.Conn, now time.Time, l, next protocol.Lease, ttl time.Duration, draws bool) ([]any, error) {
 	set := readersOf(l.Key)
-	v := view{now: now}
-	replies, err := r.ask(c, &v, l.Key, []any{l.Key}, protocol.Cmd{"GET", l.Key}, protocol.Cmd{"ZSCORE", set, l.Value})
+	look := []protocol.Cmd{{"GET", l.Key}, {"ZSCORE", set, l.Value}}
+	replies, err := r.ifUntouched(c, now, l.Key, look, draws, func(replies []any, now time.Time) ([]protocol.Cmd, error) {
+		if replies[0] != nil || replies[1] == nil { // a writer is in, or has been
+			return nil, protocol.ErrLost
+		}
+		cmds := r.reads(next, now, ttl)
+		if next.Value != l.Value {
+			cmds = append(cmds, protocol.Cmd{"ZREM", set, l.Value})
+		}
+		return cmds, nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	if replies[0] != nil || replies[1] == nil { // a writer is in, or has been
-		c.Unwatch()
-		return nil, protocol.ErrLost
-	}
-	cmds := r.reads(next, v.now, ttl)
+	gone := replies[0] == int64(1) // ZADD added it
 	if next.Value != l.Value {
-		cmds = append(cmds, protocol.Cmd{"ZREM", set, l.Value})
-	}
-	w, err := c.Write(l.Key, protocol.Write{Do: cmds, Exec: true, Draw: draws})
-	if err != nil || w.Done == nil {
-		return nil, err
-	}
-	gone := w.Done[0] == int64(1) // ZADD added it
-	if next.Value != l.Value {
-		gone = w.Done[len(w.Done)-1] == int64(0) // ZREM found nothing
+		last := len(replies) - 1
+		if draws {
+			last--
+		}
+		gone = replies[last] == int64(0) // ZREM found nothing
 	}
 	if gone { // released by its token since our look, and back by our ZADD
 		if _, err := c.Do("ZREM", set, next.Value); err != nil {
@@ -67,29 +58,42 @@ func (r Read) extend(c *protocol.Conn, now time.Time, l, next protocol.Lease, tt
 		}
 		return nil, protocol.ErrLost
 	}
-	return []any{"extended", w.Fence}, nil
+	return []any{"extended", replies[len(replies)-1]}, nil
+}
+
+// ifUntouched runs what decide makes of the replies to cmds, and draws a fence with it, if nobody touches key in between.
+// decide is told the time that counts.
+func (r Read) ifUntouched(c *protocol.Conn, now time.Time, key string, cmds []protocol.Cmd, draws bool,
+	decide func(replies []any, now time.Time) ([]protocol.Cmd, error)) ([]any, error) {
+	return c.CompareAndSet([]string{key}, r.asks(cmds), func(replies []any) ([]protocol.Cmd, error) {
+		v := view{now: now}
+		replies, err := r.answers(&v, key, replies)
+		if err != nil {
+			return nil, err
+		}
+		do, err := decide(replies, v.now)
+		if draws {
+			do = append(do, protocol.Cmd{"INCR", protocol.Aux(key, "fence")})
+		}
+		return do, err
+	})
 }
 
 // writes reports that l is a writer's.
 func writes(l protocol.Lease) bool { return strings.HasPrefix(l.Value, writer) }
 
-// downgrade puts next among the readers in the transaction that removes the writer l. It returns
-// nothing at all if somebody touched the key in between. A key that expired meanwhile, unnoticed
-// before Redis 6.0.9, does no harm: nobody has written since, or EXEC would not have run.
+// downgrade puts next among the readers in the transaction that removes the writer l. A key that expired meanwhile,
+// unnoticed before Redis 6.0.9, does no harm: nobody has written since, or EXEC would not have run.
 func (r Read) downgrade(c *protocol.Conn, now time.Time, l, next protocol.Lease, ttl time.Duration, draws bool) ([]any, error) {
-	v := view{now: now}
-	replies, err := r.ask(c, &v, l.Key, []any{l.Key}, protocol.Cmd{"GET", l.Key})
+	look := []protocol.Cmd{{"GET", l.Key}}
+	replies, err := r.ifUntouched(c, now, l.Key, look, draws, func(replies []any, now time.Time) ([]protocol.Cmd, error) {
+		if held, err := redis.String(replies[0], nil); err != nil || held != l.Value {
+			return nil, protocol.ErrLost
+		}
+		return append(append(r.reads(next, now, ttl), protocol.Cmd{"DEL", l.Key}), r.passesTurn(l.Key)...), nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	if held, err := redis.String(replies[0], nil); err != nil || held != l.Value {
-		c.Unwatch()
-		return nil, protocol.ErrLost
-	}
-	cmds := append(append(r.reads(next, v.now, ttl), protocol.Cmd{"DEL", l.Key}), r.passesTurn(l.Key)...)
-	w, err := c.Write(l.Key, protocol.Write{Do: cmds, Exec: true, Draw: draws})
-	if err != nil || w.Done == nil {
-		return nil, err
-	}
-	return []any{"downgraded", w.Fence}, nil
+	return []any{"downgraded", replies[len(replies)-1]}, nil
 }

@@ -12,6 +12,7 @@ import (
 // every waiter, not only the first of each, and then nothing is removed. words is where a waiter of the step's kind
 // gives its word. Who has a wrong clock comes first in a set and hides the others: it is removed, and look looks again.
 func (o Options) look(c *protocol.Conn, now time.Time, key, words string, all bool, watched ...any) (view, error) {
+	const tries = 8
 	for range tries {
 		v, err := o.lookOnce(c, now, key, words, all, watched...)
 		wrong := v.wrong(key)
@@ -68,13 +69,31 @@ func (o Options) ask(c *protocol.Conn, v *view, key string, watched []any, cmds 
 	if len(watched) > 0 {
 		cmds = append([]protocol.Cmd{append(protocol.Cmd{"WATCH"}, watched...)}, cmds...)
 	}
-	if o.ServerClock {
-		cmds = append(cmds, protocol.Cmd{"TIME"})
-	}
-	replies, err := c.Pipe(cmds...)
+	replies, err := c.Pipe(o.asks(cmds)...)
 	if err != nil {
 		return nil, err
 	}
+	replies, err = o.answers(v, key, replies)
+	if err != nil && len(watched) > 0 {
+		c.Unwatch()
+	}
+	if len(watched) > 0 {
+		replies = replies[1:]
+	}
+	return replies, err
+}
+
+// asks are cmds, and TIME if the server's clock is the one that counts.
+func (o Options) asks(cmds []protocol.Cmd) []protocol.Cmd {
+	if o.ServerClock {
+		return append(cmds, protocol.Cmd{"TIME"})
+	}
+	return cmds
+}
+
+// answers are the replies to asks, of which v is told the time. An error of the server's for any of them is the error.
+func (o Options) answers(v *view, key string, replies []any) ([]any, error) {
+	var err error
 	if o.ServerClock {
 		err = v.clock(replies[len(replies)-1])
 		replies = replies[:len(replies)-1]
@@ -83,12 +102,6 @@ func (o Options) ask(c *protocol.Conn, v *view, key string, watched []any, cmds 
 		if e, refused := r.(redis.Error); refused {
 			err = protocol.Foreign(key, e)
 		}
-	}
-	if err != nil && len(watched) > 0 {
-		c.Unwatch()
-	}
-	if len(watched) > 0 {
-		replies = replies[1:]
 	}
 	return replies, err
 }

@@ -57,3 +57,26 @@ func (v *view) clock(reply any) error {
 	v.now, v.ahead = server, server.Sub(v.now)
 	return nil
 }
+
+// asks are cmds, and TIME if the server's clock is the one that counts.
+func (o Options) asks(cmds []protocol.Cmd) []protocol.Cmd {
+	if o.ServerClock {
+		return append(cmds, protocol.Cmd{"TIME"})
+	}
+	return cmds
+}
+
+// answers are the replies to asks, of which v is told the time. An error of the server's for any of them is the error.
+func (o Options) answers(v *view, key string, replies []any) ([]any, error) {
+	var err error
+	if o.ServerClock {
+		err = v.clock(replies[len(replies)-1])
+		replies = replies[:len(replies)-1]
+	}
+	for _, r := range replies {
+		if e, refused := r.(redis.Error); refused {
+			err = protocol.Foreign(key, e)
+		}
+	}
+	return replies, err
+}

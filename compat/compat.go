@@ -149,7 +149,7 @@ type Grant struct {
 	Or []string
 
 	// Rotate asks the next extension to put a new value on the key. The extension of a lock made of
-	// several leaves it set if one of the parts kept its value, and has to change it still.
+	// several leaves it set while one of the parts still has its old value.
 	Rotate bool
 
 	// Final says of the grant that an Extend returns that no extension sent before can take effect any

@@ -47,7 +47,7 @@ type Lock struct {
 func (k *Locker) hold(parent context.Context, bound bool, le Grant, ttl time.Duration, renew bool, start time.Time, tries int) (*Lock, error) {
 	l := &Lock{k: k, since: k.now(), parent: parent, bound: bound, lease: le}
 	l.state = lease.New(claimOf(le, ttl), renew, l.since)
-	if le.How == protocol.Adopted && !k.abilities.Rotates { // it has the value that the adopter came with
+	if le.How == protocol.Adopted { // a part of it may still have the value that the adopter came with
 		l.state.On(lease.Event{Kind: lease.Disclose})
 	}
 	if !k.abilities.Shared {
@@ -181,7 +181,8 @@ func (l *Lock) endContext() {
 	}
 }
 
-// wasLost is what a loss comes to that no release which was sent has to tell of: else nobody here could take the key again.
+// wasLost tells the queue and the Observer of a loss that no release reports. Without it nobody in this process could
+// take the key again.
 func (l *Lock) wasLost() {
 	defer l.k.queues.Gone(&l.place)
 	le := l.current()

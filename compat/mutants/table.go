@@ -485,7 +485,7 @@ var table = []mutant{
 		swap("err = once.err", "err, once.err = once.err, nil"), followed),
 	row("a part forgets what else its key may hold", "compat.newLoose",
 		swap("slices.Backward(l.Or)", "slices.Backward(l.Or[:0])"), sets, votes),
-	row("an adopted value is a secret", "compat.Locker.hold", never("!k.abilities.Rotates"),
+	row("an adopted value is a secret", "compat.Locker.hold", never("le.How == protocol.Adopted"),
 		tested("compat/promises", "AdoptedIsNoSecret")),
 	row("a lock that came after its end is held", "compat.Locker.acquire",
 		always("!lease.Past(now, l.Until)"), tested("compat/promises", "WhileTheClockIsSet")),

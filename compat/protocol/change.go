@@ -77,8 +77,8 @@ func (c *Conn) Run(ch Change) ([]any, error) {
 	return ch.ended(c, replies, err, &after{})
 }
 
-// RunAll carries out several changes, each with its own outcome: those that have the Condition of the first that can be
-// together with others go together, and their After runs once.
+// RunAll carries out several changes, each with its own outcome. Those with the Condition of the first go together, and
+// their After runs once; the others follow one by one.
 func (c *Conn) RunAll(changes []Change) ([][]any, []error) {
 	replies, errs := make([][]any, len(changes)), make([]error, len(changes))
 	var together []Change

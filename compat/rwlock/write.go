@@ -84,7 +84,7 @@ func (w Write) refused(c *protocol.Conn, v view, key string, err error) error {
 	return err
 }
 
-// Extend moves the end of l to now+ttl. It keeps the token, whatever l.Rotate says: before Redis
+// Extend moves the end of l to now+ttl. It keeps the token, whatever rotate says: before Redis
 // 6.0.9 the key may expire unnoticed under the WATCH. A SETEX would then make it again, beside
 // readers that came in meanwhile and did not touch it (tx/extend-resurrects). A reader's lease does
 // not become a writer's.

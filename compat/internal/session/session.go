@@ -50,8 +50,8 @@ func (s *Session) Sent(name string) {
 	s.sent = append(s.sent, name)
 }
 
-// Failed notes an error that came instead of any reply. It reports that nothing of the write was sent, which says nothing
-// of the commands before it.
+// Failed notes an error that came instead of replies. It reports whether nothing of the write was sent; what was sent
+// before that write may have run.
 func (s *Session) Failed(err error) (unsent bool) {
 	if err == nil || s.NotSent == nil || !s.NotSent(err) {
 		return false

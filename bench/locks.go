@@ -45,7 +45,7 @@ const (
 )
 
 // fast are the options that make a lock so.
-var fast = compat.Options{Shared: 4, MaxPinned: 4096, Signal: true}
+var fast = compat.Options{Signal: true}
 
 // subjects are two PINGs; the lock that auto chooses, as it comes and tuned; the best of our
 // two other families; and, where they run, a lock written by hand and those of other libraries.

@@ -72,7 +72,7 @@ microseconds are this machine's.
 
 - The first row is the floor: a PING instead of the acquisition, a PING instead of the release.
 - The second is the lock that ` + "`auto`" + ` chooses, without any option: *setnxlock* in the pictures. *Tuned*
-  is the same with ` + "`Shared`, `MaxPinned` and `Signal`" + `.
+  is the same with ` + "`Signal`" + `.
 - *By hand* is SET NX PX and EVALSHA over redigo, without a library.
 - redislock waits for 16 to 512 ms (its ` + "`ExponentialBackoff`" + `), redsync for 50 to 250 ms (its
   default), and rueidislock for a word from the server. None of them runs before Redis 2.6.12.

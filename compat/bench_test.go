@@ -42,14 +42,11 @@ var benchmarked = []struct {
 }{
 	{"getset:classic", getsetlock.Classic{}, compat.Options{}},
 	{"getset:guarded", getsetlock.Guarded{}, compat.Options{}},
-	{"getset:guarded/pinned", getsetlock.Guarded{}, compat.Options{MaxPinned: 1}},
 	{"getset:listed", getsetlock.ListCAS{}, compat.Options{}},
 	{"tx:classic", txlock.Classic{}, compat.Options{}},
 	{"tx:renamed", txlock.Renamed{}, compat.Options{}},
-	{"tx:renamed/pinned", txlock.Renamed{}, compat.Options{MaxPinned: 1}},
 	{"tx:renamed/listed", txlock.Renamed{Options: txlock.Options{ListCAS: true}}, compat.Options{}},
 	{"set:lua", setlock.Lua{}, compat.Options{}},
-	{"set:lua/shared", setlock.Lua{}, compat.Options{Shared: 2}},
 }
 
 // BenchmarkPair is an acquisition and a release, beside two PINGs.

@@ -28,11 +28,14 @@ package compat
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/cleaning"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/internal/queue"
+	"github.com/setnxlock/setnxlock/compat/internal/stock"
 )
 
 // A Backend is a [protocol.Algorithm] together with the connections it runs on. A lock that spans several
@@ -72,20 +75,48 @@ type Abilities struct {
 	// if a check is under way whose answers come. nil: there is nothing to wait for.
 	Ready func(ctx context.Context, key string, trip time.Duration) (took time.Duration, err error)
 
-	server *server // batches, pins and wakes
+	server serving // what else it can do for the engine; nil: nothing, as of several servers or keys
+}
+
+// A serving Backend is that of one Algorithm on the servers of one Source: each key has one server, which can be asked for
+// more than a Backend can.
+type serving interface {
+	// anew is the same for another Locker: every Locker keeps connections of its own.
+	anew() Backend
+
+	// claim reports whether it had a Locker before.
+	claim() (before bool)
+
+	// keep has it keep connections between two steps, until close.
+	keep(crew *cleaning.Crew)
+	close()
+
+	// batches puts together which leases one server can be asked for at once, and extendAll extends them.
+	batches(leases []Grant) [][]int
+	extendAll(ctx context.Context, now func() time.Time, leases []Grant, ttls []time.Duration) ([]Grant, []error)
+
+	// signals are how its releases wake clients elsewhere, and releaseWaking is a release that does: woken.
+	signals(now func() time.Time, step, cleanup func(context.Context) (context.Context, func())) *queue.Signals
+	releaseWaking(ctx context.Context, now func() time.Time, g Grant) (woken bool, err error)
+
+	// inTurn reports that waiters take turns, and leave takes back what one has left beside the key.
+	inTurn() bool
+	leave(ctx context.Context, key, waiter string)
+
+	// since is the epoch in which the server that has key was last replaced.
+	since(key string) uint64
+
+	// runID is what INFO calls the process that has key; "" if that is not told.
+	runID(ctx context.Context, key string) string
 }
 
 // RunID is what INFO calls the process of the server that has key; "" if that is not told. Two names or databases of one
 // server have the same.
-func (a Abilities) RunID(ctx context.Context, key string) (id string) {
-	if a.server != nil {
-		a.server.do(ctx, key, func(c *call) error { //nolint:errcheck // it is not told
-			info, err := redis.String(c.Do("INFO"))
-			id = answer.Info(info, "run_id")
-			return err
-		})
+func (a Abilities) RunID(ctx context.Context, key string) string {
+	if a.server == nil {
+		return ""
 	}
-	return id
+	return a.server.runID(ctx, key)
 }
 
 // A Source is where connections come from: a pool (Pooled), or several servers.
@@ -114,9 +145,23 @@ type Source struct {
 	// for nobody, and while it hangs, no other begins.
 	Prompt bool
 
-	// Idle is how many connections are kept for later; nil: that is not known. When one of them does
+	// Idle is how many connections a pool keeps for later; nil: that is not known. When one of them does
 	// not answer, those that are idle with it are closed, for they may be as dead.
 	Idle func() int
+
+	// Keep is how many connections a Locker may keep for longer than a step, but not for more than a second between
+	// two: for steps that are under way at once to share, for locks that were taken under WATCH and are released soon,
+	// and for the next step. Shared ones must bear, as redigo's do, that one goroutine sends while another receives.
+	// 0: none; each step borrows its own. Those of a cluster are not kept.
+	Keep int
+
+	pool *redis.Pool  // of which it was made
+	odd  *atomic.Bool // its connections are not redigo's own, but what the program's Dial made; nil: that is not known
+}
+
+// full reports that a pool has handed out all that it has.
+func (s *Source) full() bool {
+	return s.pool != nil && s.pool.MaxActive > 0 && s.pool.ActiveCount()-s.pool.IdleCount() >= s.pool.MaxActive
 }
 
 // A Pool hands out connections to one server. A *redis.Pool is one.
@@ -124,17 +169,28 @@ type Pool interface {
 	GetContext(ctx context.Context) (redis.Conn, error)
 }
 
-// Pooled is the Source of one server's pool. A reply that can't be read ends its connection, and leaves the step's
+// keep is Source.Keep of a redis.Pool, of which a quarter is kept at most.
+const keep = 16
+
+// Pooled is the Source of one server's pool: a quarter of a *redis.Pool's MaxActive connections may be kept, 16 at most,
+// if they are redigo's own; of no other pool any. A reply that can't be read ends its connection, and leaves the step's
 // outcome unknown. But redigo allocates what the head of a reply asks for, recurses into lists, and reads the replies
 // to AUTH and SELECT in a goroutine of its own: a server that lies can end the process. The option
 // redis.DialContextFunc(guard.Dial(nil)) in the pool's Dial prevents that: package compat/guard.
 func Pooled(p Pool) Source {
-	s := Source{Get: func(ctx context.Context, _ string) (redis.Conn, error) {
+	s := Source{odd: new(atomic.Bool)}
+	s.Get = func(ctx context.Context, _ string) (redis.Conn, error) {
 		c, err := p.GetContext(ctx)
+		if err == nil && s.pool != nil && !stock.Shareable(c) {
+			s.odd.Store(true)
+		}
 		return c, limit.Dialled(err)
-	}}
+	}
 	if p, ok := p.(*redis.Pool); ok {
-		s.Idle = p.IdleCount
+		s.Idle, s.Keep, s.pool = p.IdleCount, keep, p
+		if p.MaxActive > 0 {
+			s.Keep = min(keep, p.MaxActive/4)
+		}
 	}
 	return s
 }
@@ -156,9 +212,9 @@ type Grant struct {
 	// more. Of a [protocol.Algorithm]'s the engine sees that: see [protocol.Change].
 	Final bool
 
-	drew  bool   // more than the value was to change with it: a number was drawn, or an After ran
-	epoch uint64 // the Source's, when the lease was asked for
-	pin   *pin   // the connection that has watched Key since it held Value; nil: none
+	drew  bool       // more than the value was to change with it: a number was drawn, or an After ran
+	epoch uint64     // the Source's, when the lease was asked for
+	pin   *stock.Pin // the connection that has watched Key since it held Value; nil: none
 
 	_ struct{} // no positional literals
 }

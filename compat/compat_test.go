@@ -354,6 +354,7 @@ func TestReleaseInItsOwnContext(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var dial time.Duration
 			source := compat.Pooled(still(t, "2.4").Pool())
+			source.Keep = 0
 			get := source.Get
 			source.Get = func(ctx context.Context, key string) (redis.Conn, error) {
 				select {

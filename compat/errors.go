@@ -74,3 +74,15 @@ func cause(err error) error {
 	}
 	return err
 }
+
+// onPanic runs f, and undo as well if f panics.
+func onPanic(f, undo func()) {
+	panics := true
+	defer func() {
+		if panics && undo != nil {
+			undo()
+		}
+	}()
+	f()
+	panics = false
+}

@@ -56,7 +56,6 @@ func (l *Lock) Detach(ctx context.Context) (Handle, error) {
 		le := l.current()
 		switch l.on(lease.Event{Kind: lease.Detach, At: l.k.now()}, le) {
 		case lease.OK:
-			l.k.unpin(le)
 			l.k.queues.Gone(&l.place)
 			return Handle{Key: l.lease.Key, Token: l.current().Value}, nil
 		case lease.Over:

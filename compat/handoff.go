@@ -122,7 +122,6 @@ func (k *Locker) inherit(ctx context.Context, q *queue.Queue[loose], h *loose, t
 	case err == nil:
 		return nil
 	case errors.Is(err, ErrLost), errors.Is(err, ErrForeign):
-		k.unpin(h.current())
 		return err
 	}
 	return k.undo(ctx, h, err)

@@ -186,7 +186,6 @@ func (l *Lock) endContext() {
 func (l *Lock) wasLost() {
 	defer l.k.queues.Gone(&l.place)
 	le := l.current()
-	l.k.unpin(le)
 	if !l.bound || l.parent.Err() == nil {
 		l.k.see(Event{Kind: EventLost, Key: l.lease.Key, Lease: le.Lease, Took: l.k.elapsed(l.since), Err: l.over()}, nil)
 	}

@@ -56,26 +56,6 @@ type Options struct {
 	// if no server answers. Default: 250 ms.
 	Cleanup time.Duration
 
-	// MaxPinned is how many held locks may pin the connection that took them, one each, under
-	// WATCH: such a lock is extended and released in one round trip instead of two. It has no
-	// effect on locks beyond that number, on algorithms that don't compare by WATCH, and on a lock
-	// whose connection has died. Default: 0, none.
-	//
-	// The price is a connection for as long as the lock is held. A pool with MaxActive must allow
-	// that many more, or steps wait in vain for a connection. A lock is no longer pinned when the
-	// server closes its connection as idle (the server's "timeout").
-	MaxPinned int
-
-	// Shared is how many connections the steps share that don't need one for themselves: a few are
-	// enough for hundreds of goroutines, whose commands travel together. All steps of set:lua,
-	// set:script, getset:listed and tx:renamed with ListCAS can share; other locks still borrow a
-	// connection for a step under WATCH, and all do for Signal. If a shared connection breaks or is
-	// slow, each step on it has its own outcome, as with a connection of its own, and later steps
-	// get another connection. After a second it goes back to its pool. Connections of a cluster are not shared. A Source's connections must
-	// allow, as redigo's do, that one goroutine receives while another sends and flushes. Default:
-	// 0, each step borrows its own.
-	Shared int
-
 	// MaxHandoffs is how often in a row a release may hand the lock off to the next goroutine that
 	// waits for it in this process, without releasing it on the server. Each is a new holder, with
 	// a new fence if the algorithm draws them, and with an extended lease if less than three
@@ -107,8 +87,8 @@ type Options struct {
 }
 
 // A Locker takes, renews and releases locks. It is safe for concurrent use. At any time it uses at
-// most one connection for each lock that it waits for or holds, and none between two steps, except
-// those of Options.MaxPinned, Options.Shared and Options.Signal.
+// most one connection for each lock that it waits for or holds, and none from a second after its last step
+// on, except those of Options.Signal. Steps that are under way at once share a few: see Source.Keep.
 type Locker struct {
 	settler
 	abilities Abilities
@@ -135,9 +115,9 @@ func owned(b Backend) (Backend, error) {
 	switch s := b.Abilities().server; {
 	case s == nil:
 		return b, nil
-	case b == Backend(s):
-		return NewBackend(s.source, s.algo), nil
-	case s.owned.Swap(true):
+	case any(b) == any(s):
+		return s.anew(), nil
+	case s.claim():
 		return b, fmt.Errorf("%w: the Backend belongs to another Locker", ErrInvalid)
 	}
 	return b, nil
@@ -176,26 +156,18 @@ func NewLocker(b Backend, o Options) *Locker {
 	k.queues = queue.Queues[loose]{Now: o.Clock.Now, Handoffs: o.MaxHandoffs, Pause: o.MinPoll, Run: k.background}
 	k.queues.Undo = func(ctx context.Context, h *loose) { k.undo(ctx, h, nil) } //nolint:errcheck // what stays ends with its lease
 	if o.Signal && k.abilities.server != nil {
-		k.settler.server = k.abilities.server
-		k.queues.Signals = &queue.Signals{Listen: k.listen, Anyone: k.anyone, Wake: k.wakeAnother}
+		k.wakes = true
+		k.queues.Signals = k.abilities.server.signals(k.now, func(ctx context.Context) (context.Context, func()) { return k.step(ctx, o.Timeout) }, k.cleanup)
 	}
 	k.scheduler.Clock, k.scheduler.Renew = o.Clock, k.renewAll
 	k.scheduler.End = func(l *Lock, at time.Time) { l.on(lease.Event{Kind: lease.Tick, At: at}, Grant{}) }
-	if s := k.abilities.server; s != nil && s.traits.Leave != nil {
+	if s := k.abilities.server; s != nil && s.inTurn() {
 		k.queues.Handoffs = -1
 	}
 	if s := k.abilities.server; s != nil && err == nil {
-		s.pinAtMost(o.MaxPinned, crew)
-		s.share(o.Shared)
+		s.keep(crew)
 	}
 	return k
-}
-
-// unpin returns the connection that l has pinned, if it has.
-func (k *Locker) unpin(l Grant) {
-	if s := k.abilities.server; s != nil {
-		s.unpin(l)
-	}
 }
 
 // TryLock makes one attempt and does not wait. It returns [ErrHeld] (a [*HeldError]) if another
@@ -423,8 +395,8 @@ func (k *Locker) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		waits = limit.Cause(ctx)
 	}
-	if s := k.abilities.server; s != nil && s.shared != nil && k.invalid == nil {
-		s.shared.Close()
+	if s := k.abilities.server; s != nil && k.invalid == nil {
+		s.close()
 	}
 	return errors.Join(append(errs, cmp.Or(waits, k.crew.Wait(ctx)))...)
 }
@@ -629,16 +601,4 @@ func (k *Locker) see(e Event, undo func()) {
 	}
 	e.Lease.Value = ""
 	onPanic(func() { k.o.Observer(e) }, undo)
-}
-
-// onPanic runs f, and undo as well if f panics.
-func onPanic(f, undo func()) {
-	panics := true
-	defer func() {
-		if panics && undo != nil {
-			undo()
-		}
-	}()
-	f()
-	panics = false
 }

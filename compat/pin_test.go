@@ -18,13 +18,19 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
-	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
 // pinnable are the variants that can pin their connections.
 var pinnable = []string{"getset:guarded", "tx:classic", "tx:guarded", "tx:renamed", "set:watch"}
+
+// keeping is p, of which so many connections may be kept. They are not shared, as none of a cluster's are.
+func keeping(n int, p compat.Pool) compat.Source {
+	s := compat.Pooled(p)
+	s.Keep, s.Prompt = n, true
+	return s
+}
 
 // pinningOn runs f for each of them, on each version that has it, with a Locker
 // that pins up to two connections of a pool.
@@ -37,7 +43,7 @@ func pinningOn(t *testing.T, f func(t *testing.T, w *world, k *compat.Locker, p 
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld(t, v)
 					p := w.server.Pool()
-					f(t, w, compat.New(p, safe[name], compat.Options{Clock: w.clock, MaxPinned: 2}), p)
+					f(t, w, compat.NewOn(keeping(2, p), safe[name], compat.Options{Clock: w.clock}), p)
 				})
 			})
 		}
@@ -50,24 +56,24 @@ func took(n *faulty.Network) (trips int, cmds string) {
 	return n.Writes(), n.Names()
 }
 
-// What each variant sends, and in how many round trips.
+// What each variant sends, and in how many round trips: a lock that was extended is no longer pinned.
 func TestPinnedRoundTrips(t *testing.T) {
-	const keep = " WATCH GET"
+	const keep, release = " WATCH GET", "MULTI EXISTS DEL EXEC"
 	for _, c := range []struct {
-		name, version            string
-		acquire, extend, release string
-		trips                    int // of the acquisition
+		name, version   string
+		acquire, extend string
+		trips           int // of the acquisition
 	}{
-		{"getset:guarded", "2.2", "SETNX" + keep, "MULTI GETSET EXEC" + keep, "MULTI EXISTS DEL EXEC", 1},
-		{"tx:classic", "2.2", "SETNX EXPIRE" + keep, "MULTI EXPIRE EXEC" + keep, "MULTI EXISTS DEL EXEC", 2},
-		{"tx:guarded", "2.2", "WATCH GET MULTI SETEX EXEC" + keep, "MULTI EXPIRE EXEC" + keep, "MULTI EXISTS DEL EXEC", 2},
-		{"tx:renamed", "2.4", "SETEX RENAMENX DEL" + keep, "MULTI EXPIRE EXEC" + keep, "MULTI EXISTS DEL EXEC", 1},
-		{"set:watch", "2.6.12", "SET" + keep, "MULTI PEXPIRE EXEC" + keep, "MULTI EXISTS DEL EXEC", 1},
+		{"getset:guarded", "2.2", "SETNX" + keep, "WATCH GET MULTI GETSET EXEC", 1},
+		{"tx:classic", "2.2", "SETNX EXPIRE" + keep, "WATCH GET MULTI EXPIRE EXEC", 2},
+		{"tx:guarded", "2.2", "WATCH GET MULTI SETEX EXEC" + keep, "WATCH GET MULTI EXPIRE EXEC", 2},
+		{"tx:renamed", "2.4", "SETEX RENAMENX DEL" + keep, "WATCH GET MULTI EXPIRE EXEC", 1},
+		{"set:watch", "2.6.12", "SET" + keep, "WATCH GET MULTI PEXPIRE EXEC", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, c.version)
 			m := new(faulty.Network)
-			k := compat.New(m.Pool(w.server.Pool()), safe[c.name], compat.Options{Clock: w.clock, MaxPinned: 1})
+			k := compat.NewOn(keeping(1, m.Pool(w.server.Pool())), safe[c.name], compat.Options{Clock: w.clock})
 			if err := try(t, k, "k").Release(background); err != nil { // asks, once, whether the server is safe
 				t.Fatal(err)
 			}
@@ -77,21 +83,29 @@ func TestPinnedRoundTrips(t *testing.T) {
 				if trips, cmds := took(m); trips != c.trips || cmds != c.acquire {
 					t.Errorf("acquired in %d round trips by %q, want %d by %q", trips, cmds, c.trips, c.acquire)
 				}
-				for range 2 {
-					w.clock.Add(time.Second)
-					if err := l.Extend(background, ttl); err != nil {
-						t.Fatal(err)
-					}
-					if trips, cmds := took(m); trips != 1 || cmds != c.extend {
-						t.Errorf("extended in %d round trips by %q, want 1 by %q", trips, cmds, c.extend)
-					}
-				}
 				if err := l.Release(background); err != nil {
 					t.Fatal(err)
 				}
-				if trips, cmds := took(m); trips != 1 || cmds != c.release {
-					t.Errorf("released in %d round trips by %q, want 1 by %q", trips, cmds, c.release)
+				if trips, cmds := took(m); trips != 1 || cmds != release {
+					t.Errorf("released in %d round trips by %q, want 1 by %q", trips, cmds, release)
 				}
+			}
+			l := try(t, k, "k")
+			took(m)
+			for range 2 {
+				w.clock.Add(time.Second)
+				if err := l.Extend(background, ttl); err != nil {
+					t.Fatal(err)
+				}
+				if _, cmds := took(m); !strings.HasSuffix(cmds, c.extend) { // behind the UNWATCH of what was let go
+					t.Errorf("extended by %q, want %q", cmds, c.extend)
+				}
+			}
+			if err := l.Release(background); err != nil {
+				t.Fatal(err)
+			}
+			if trips, cmds := took(m); trips != 2 {
+				t.Errorf("released in %d round trips by %q, want 2", trips, cmds)
 			}
 		})
 	}
@@ -102,7 +116,7 @@ func TestPinnedTakeover(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "2.2")
 	m := new(faulty.Network)
-	k := compat.New(m.Pool(w.server.Pool()), getsetlock.Guarded{}, compat.Options{Clock: w.clock, MaxPinned: 1})
+	k := compat.NewOn(keeping(1, m.Pool(w.server.Pool())), getsetlock.Guarded{}, compat.Options{Clock: w.clock})
 	w.do("SET", "k", "1330837560")
 	l := try(t, k, "k")
 	took(m)
@@ -114,14 +128,14 @@ func TestPinnedTakeover(t *testing.T) {
 	}
 }
 
-// A lock beyond MaxPinned goes the other way, and one whose turn has come back
-// keeps again.
-func TestMaxPinned(t *testing.T) {
+// What is kept is never more than Source.Keep, and the locks taken last are pinned; so is one that comes later.
+func TestPinnedAtMost(t *testing.T) {
 	pinningOn(t, func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool) {
 		var held []*compat.Lock
 		for _, key := range []string{"a", "b", "c", "d"} {
 			held = append(held, try(t, k, key))
 		}
+		synctest.Wait()
 		if n := p.ActiveCount() - p.IdleCount(); n != 2 {
 			t.Errorf("4 locks pin %d connections, want 2", n)
 		}
@@ -129,6 +143,7 @@ func TestMaxPinned(t *testing.T) {
 			t.Error(err)
 		}
 		held[0] = try(t, k, "e")
+		synctest.Wait()
 		if n := p.ActiveCount() - p.IdleCount(); n != 2 {
 			t.Errorf("again %d connections, want 2", n)
 		}
@@ -148,6 +163,7 @@ func TestMaxPinned(t *testing.T) {
 // WATCH or in MULTI.
 func returned(t *testing.T, p *redis.Pool) {
 	t.Helper()
+	time.Sleep(2 * time.Second) // in which what is kept goes back
 	synctest.Wait()
 	if p.ActiveCount() != p.IdleCount() {
 		t.Fatalf("%d of %d connections did not come back", p.ActiveCount()-p.IdleCount(), p.ActiveCount())
@@ -182,12 +198,12 @@ func TestPinnedRefusal(t *testing.T) {
 		}
 		w.clock.Add(time.Millisecond) // in which they come back
 		synctest.Wait()
-		if n := p.ActiveCount() - p.IdleCount(); n != 1 {
-			t.Fatalf("%d connections are pinned for one lock", n)
+		if n := p.ActiveCount() - p.IdleCount(); n > 2 {
+			t.Fatalf("%d connections are kept, of 2", n)
 		}
 		another := try(t, k, "free")
-		if n := p.ActiveCount() - p.IdleCount(); n != 2 {
-			t.Errorf("%d connections are pinned for two locks, after refusals that needed none", n)
+		if n := p.ActiveCount() - p.IdleCount(); n > 2 {
+			t.Errorf("%d connections are kept, of 2, after refusals that needed none", n)
 		}
 		release(t, another)
 		if err := held.Release(background); err != nil {
@@ -317,8 +333,7 @@ func TestPinnedIsReturned(t *testing.T) {
 	})
 }
 
-// A release whose context has ended gives the lock and the connection back; an
-// extension keeps both.
+// A release whose context has ended gives the lock and the connection back.
 func TestPinnedAndCancelled(t *testing.T) {
 	pinningOn(t, func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool) {
 		done, cancel := context.WithCancel(background)
@@ -329,9 +344,6 @@ func TestPinnedAndCancelled(t *testing.T) {
 		}
 		if err := l.Extend(background, 1); !errors.Is(err, compat.ErrInvalid) && err != nil {
 			t.Errorf("Extend to a nanosecond: %v", err)
-		}
-		if p.ActiveCount()-p.IdleCount() != 1 {
-			t.Error("the connection was returned")
 		}
 		if err := l.Release(done); err != nil || w.value("k") != "" {
 			t.Errorf("Release: %v, the key holds %q", err, w.value("k"))
@@ -348,9 +360,9 @@ func TestPinnedLostMessages(t *testing.T) {
 		for _, f := range []faulty.Loss{faulty.LostRequest, faulty.LostReply} {
 			for n := 1; n <= 5; n++ {
 				net := new(faulty.Network)
-				source := compat.Pooled(p)
+				source := keeping(1, p)
 				source.Get = net.Get(source.Get)
-				k := compat.NewOn(source, safe[name], compat.Options{Clock: w.clock, MaxPinned: 1})
+				k := compat.NewOn(source, safe[name], compat.Options{Clock: w.clock})
 				l := try(t, k, "k")
 				lost := faulty.Fate{Loss: f}.At(n)
 				net.Expect(lost)
@@ -375,40 +387,12 @@ func TestPinnedLostMessages(t *testing.T) {
 	})
 }
 
-// Locks that are renewed while they are pinned stay pinned, and are released in one
-// round trip.
-func TestPinnedIsRenewed(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "2.4")
-		m := new(faulty.Network)
-		k := compat.New(m.Pool(w.server.Pool()), txlock.Renamed{}, compat.Options{Clock: w.clock, MaxPinned: 1})
-		err := k.Do(background, "k", ttl, func(ctx context.Context) error {
-			held := w.value("k")
-			w.until(inBackground(func() {
-				for w.clock.Now().Before(time.Date(2012, 3, 4, 5, 7, 7, 0, time.UTC)) && ctx.Err() == nil {
-					time.Sleep(time.Millisecond)
-				}
-			}))
-			if w.value("k") != held {
-				t.Errorf("after a minute the key holds %q, want %q", w.value("k"), held)
-			}
-			took(m)
-			return context.Cause(ctx)
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if trips, cmds := took(m); trips != 1 || cmds != "MULTI EXISTS DEL EXEC" {
-			t.Errorf("released in %d round trips by %s", trips, cmds)
-		}
-	})
-}
-
 // A pinned connection of a server that was replaced is not asked any more.
 func TestPinnedInEachEpoch(t *testing.T) {
 	s := &succession{servers: []*oldredis.Server{oldredis.Run(t, "2.6"), oldredis.Run(t, "2.6")}}
-	k := compat.NewOn(s.source(), txlock.Renamed{}, compat.Options{MaxPinned: 2})
+	source := s.source()
+	source.Keep, source.Prompt = 2, true
+	k := compat.NewOn(source, txlock.Renamed{}, compat.Options{})
 	for _, stands := range []bool{false, true} {
 		s.epoch = 0
 		l, err := k.TryLock(t.Context(), "k", time.Minute)
@@ -441,40 +425,26 @@ func TestPinnedInEachEpoch(t *testing.T) {
 func TestPinnedConnectionHangs(t *testing.T) {
 	addr := realredis.Start(t)
 	for _, ctx := range []context.Context{background, t.Context()} {
-		var first *hanging
+		var dialled []*hanging
 		p := &redis.Pool{MaxIdle: 4, Dial: func() (redis.Conn, error) {
 			c, err := net.Dial("tcp", addr)
 			if err != nil {
 				return nil, err
 			}
-			h := &hanging{Conn: c}
-			if first == nil {
-				first = h
-			}
-			return redis.NewConn(h, 0, 0), nil
+			dialled = append(dialled, &hanging{Conn: c})
+			return redis.NewConn(dialled[len(dialled)-1], 0, 0), nil
 		}}
 		defer p.Close()
-		k := compat.New(p, txlock.Renamed{}, compat.Options{MaxPinned: 1, Timeout: time.Second})
-		for _, step := range []func(*compat.Lock) error{
-			func(l *compat.Lock) error { return l.Extend(ctx, time.Minute) },
-			func(*compat.Lock) error { return nil },
-		} {
-			first = nil
-			l, err := k.TryLock(ctx, "k", time.Minute)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if first == nil { // the idle one is pinned now
-				t.Fatal("nothing was dialled")
-			}
-			first.stuck.Store(true)
-			if err := step(l); err != nil {
-				t.Errorf("Extend over a connection that hangs: %v", err)
-			}
-			if err := l.Release(ctx); err != nil {
-				t.Errorf("Release over a connection that hangs: %v", err)
-			}
-			p.MaxIdle = 0 // the next lock dials anew
+		k := compat.New(p, txlock.Renamed{}, compat.Options{Timeout: time.Second})
+		l, err := k.TryLock(ctx, "k", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range dialled {
+			c.stuck.Store(true)
+		}
+		if err := l.Release(ctx); err != nil {
+			t.Errorf("Release over a connection that hangs: %v", err)
 		}
 	}
 }
@@ -530,7 +500,7 @@ func TestPinnedConnectionIsClosed(t *testing.T) {
 			if how == "timeout" && name != "tx:renamed" {
 				continue // which takes its second
 			}
-			k := compat.New(p, safe[name], compat.Options{MaxPinned: 1})
+			k := compat.New(p, safe[name], compat.Options{})
 			l := try(t, k, "k")
 			if len(others()) == 0 {
 				t.Fatal("nothing is pinned")
@@ -562,7 +532,9 @@ func TestPinnedOfSmallPool(t *testing.T) {
 		w := newWorld(t, "2.4")
 		p := w.server.Pool()
 		p.MaxActive, p.Wait = 3, true
-		k := compat.New(p, txlock.Renamed{}, compat.Options{Clock: w.clock, MaxPinned: 2})
+		source := compat.Pooled(p)
+		source.Keep = 2
+		k := compat.NewOn(source, txlock.Renamed{}, compat.Options{Clock: w.clock})
 		a, b := try(t, k, "a"), try(t, k, "b")
 		var wg sync.WaitGroup
 		for range 8 {
@@ -587,7 +559,7 @@ func TestPinnedOfSmallPool(t *testing.T) {
 	})
 }
 
-// A lock that is handed off in this process takes its connection along.
+// A lock that is handed off in this process leaves no connection behind.
 func TestPinnedIsHandedOff(t *testing.T) {
 	pinningOn(t, func(t *testing.T, w *world, k *compat.Locker, p *redis.Pool) {
 		l := try(t, k, "k")
@@ -597,8 +569,8 @@ func TestPinnedIsHandedOff(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n := p.ActiveCount() - p.IdleCount(); n != 1 {
-				t.Errorf("%d connections are pinned for a lock that was handed off", n)
+			if n := p.ActiveCount() - p.IdleCount(); n > 2 {
+				t.Errorf("%d connections are kept, of 2", n)
 			}
 			l = next
 		}
@@ -623,31 +595,17 @@ func (c *hanging) Write(b []byte) (int, error) {
 }
 
 // Only what another client can't write is pinned.
-func TestAmbiguousIsNotKept(t *testing.T) {
+func TestAmbiguousIsNotPinned(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "2.4")
-	p := w.server.Pool()
-	k := compat.New(p, getsetlock.Guarded{Options: getsetlock.Options{Dialect: getsetlock.Seconds}}, compat.Options{Clock: w.clock, MaxPinned: 1})
+	m := new(faulty.Network)
+	k := compat.NewOn(keeping(1, m.Pool(w.server.Pool())), getsetlock.Guarded{Options: getsetlock.Options{Dialect: getsetlock.Seconds}}, compat.Options{Clock: w.clock})
 	l := try(t, k, "k")
-	if p.ActiveCount() != p.IdleCount() {
-		t.Error("a lease that is no proof of itself pins a connection")
-	}
+	took(m)
 	if err := l.Release(background); err != nil {
 		t.Error(err)
 	}
-}
-
-// Locks that need no WATCH keep nothing.
-func TestScriptsKeepNothing(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "2.6.12")
-	p := w.server.Pool()
-	k := compat.New(p, setlock.Lua{}, compat.Options{Clock: w.clock, MaxPinned: 1})
-	l := try(t, k, "k")
-	if p.ActiveCount() != p.IdleCount() {
-		t.Error("set:lua pins a connection")
-	}
-	if err := l.Release(background); err != nil {
-		t.Error(err)
+	if _, cmds := took(m); cmds != "WATCH GET MULTI DEL EXEC" {
+		t.Errorf("a lease that is no proof of itself was released by %q", cmds)
 	}
 }

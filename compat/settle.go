@@ -23,7 +23,7 @@ type settler struct {
 	step    func(ctx context.Context, ttl time.Duration) (context.Context, func())
 	cleanup func(ctx context.Context) (context.Context, func())
 	limit   time.Duration // of a step that is for no ttl
-	server  *server       // if releases wake a client that waits elsewhere; else nil
+	wakes   bool          // its releases wake a client that waits elsewhere
 }
 
 // A holder is what a step changes: a lock, or a lease that is none yet. on tells its state
@@ -363,8 +363,8 @@ func (s *settler) gone(l Grant, sent, inTime bool, err error) error {
 
 // removing is one release on the server.
 func (s *settler) removing(ctx context.Context, l Grant, signal bool) (woken bool, err error) {
-	if s.server != nil && signal {
-		return s.server.releaseWaking(ctx, s.now, l)
+	if s.wakes && signal {
+		return s.backend.Abilities().server.releaseWaking(ctx, s.now, l)
 	}
 	return false, s.backend.Release(ctx, s.now, l)
 }
@@ -434,16 +434,14 @@ func believed(l Grant, s *lease.State) Grant {
 	return l
 }
 
-// follow keeps what a lease carries beside its claim: whose epoch, which connection.
+// follow keeps what a lease carries beside its claim: whose epoch, which connection. An extension touches the key, and so
+// ends what a connection knows of it.
 func follow(of *Grant, k lease.Kind, l Grant) {
 	switch k {
 	case lease.Done, lease.Handoff:
-		of.Ambiguous, of.epoch, of.pin = l.Ambiguous, l.epoch, l.pin
+		of.Ambiguous, of.epoch, of.pin = l.Ambiguous, l.epoch, nil
 	case lease.Unknown:
-		of.Ambiguous = of.Ambiguous || l.Ambiguous
-		of.pin = l.pin
-	case lease.Refused, lease.NotOurs, lease.NotSent:
-		of.pin = l.pin
+		of.Ambiguous, of.pin = of.Ambiguous || l.Ambiguous, nil
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/queue"
 	"github.com/setnxlock/setnxlock/compat/internal/signal"
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
 	"github.com/setnxlock/setnxlock/compat/protocol"
@@ -19,51 +20,49 @@ func lists(key string) signal.Lists {
 	return signal.Lists{Waiters: protocol.Aux(key, "waiters"), Wake: protocol.Aux(key, "wake")}
 }
 
-// listen is queue.Signals.Listen.
-func (k *Locker) listen(ctx context.Context, key string, registered func()) (woken bool, leave func(pass bool)) {
-	s, w := k.settler.server, &signal.Waiter{ID: protocol.NewToken()}
-	l := lists(key)
-	for !woken {
-		err := s.listening(ctx, key, func(c *call) (err error) {
-			if l.Volatile, err = s.volatile(c, l.Waiters); err == nil {
-				woken, err = w.Listen(c, l, k.now(), registered)
+func (s *server) signals(now func() time.Time, step, cleanup func(context.Context) (context.Context, func())) *queue.Signals {
+	return &queue.Signals{
+		Listen: func(ctx context.Context, key string, registered func()) (woken bool, leave func(pass bool)) {
+			l, w := lists(key), &signal.Waiter{ID: protocol.NewToken()}
+			for !woken {
+				err := s.listening(ctx, key, func(c *call) (err error) {
+					if l.Volatile, err = s.volatile(c, l.Waiters); err == nil {
+						woken, err = w.Listen(c, l, now(), registered)
+					}
+					return err
+				})
+				if err != nil {
+					return false, func(pass bool) {
+						ctx, done := cleanup(ctx)
+						defer done()
+						s.do(ctx, key, func(c *call) error { return w.Leave(c, l, pass) }) //nolint:errcheck // it is one name too many, for a minute
+					}
+				}
 			}
-			return err
-		})
-		if err != nil {
-			return false, func(pass bool) {
-				ctx, done := k.cleanup(ctx)
-				defer done()
-				s.do(ctx, key, func(c *call) error { return w.Leave(c, l, pass) }) //nolint:errcheck // it is one name too many, for a minute
-			}
-		}
+			return true, nil
+		},
+		Anyone: func(key string) bool {
+			l, waits := lists(key), true
+			ctx, done := step(context.Background())
+			defer done()
+			s.do(ctx, key, func(c *call) (err error) { //nolint:errcheck // what can't be asked may be so
+				if l.Volatile, err = s.volatile(c, l.Waiters); err == nil {
+					waits, err = signal.Anyone(c, l)
+					waits = waits || err != nil
+				}
+				return err
+			})
+			return waits
+		},
+		Wake: func(key string) {
+			ctx, done := cleanup(context.Background())
+			defer done()
+			s.do(ctx, key, func(c *call) error { //nolint:errcheck // a client that is not woken looks, later
+				_, err := c.wakeOne(lists(key).Waking())
+				return err
+			})
+		},
 	}
-	return true, nil
-}
-
-// anyone is queue.Signals.Anyone. What can't be asked may be so.
-func (k *Locker) anyone(key string) bool {
-	s, l, waits := k.settler.server, lists(key), true
-	ctx, done := k.step(context.Background(), k.o.Timeout)
-	defer done()
-	s.do(ctx, key, func(c *call) (err error) { //nolint:errcheck // somebody may wait
-		if l.Volatile, err = s.volatile(c, l.Waiters); err == nil {
-			waits, err = signal.Anyone(c, l)
-			waits = waits || err != nil
-		}
-		return err
-	})
-	return waits
-}
-
-// wakeAnother is queue.Signals.Wake.
-func (k *Locker) wakeAnother(key string) {
-	ctx, done := k.cleanup(context.Background())
-	defer done()
-	k.settler.server.do(ctx, key, func(c *call) error { //nolint:errcheck // a client that is not woken looks, later
-		_, err := c.wakeOne(lists(key).Waking())
-		return err
-	})
 }
 
 func (s *server) releaseWaking(ctx context.Context, now func() time.Time, l Grant) (woken bool, err error) {
@@ -109,7 +108,7 @@ func (s *server) listening(ctx context.Context, key string, step func(*call) err
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	c, err := s.borrow(ctx, key)
+	c, err := s.borrow(ctx, key, true)
 	if err != nil {
 		return err
 	}

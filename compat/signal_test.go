@@ -83,7 +83,6 @@ var signalling = map[string]struct {
 	"getset:listed":  {getsetlock.ListCAS{}, "2.0", compat.Options{}},
 	"tx:classic":     {txlock.Classic{}, "2.2.5", compat.Options{}},
 	"tx:renamed":     {txlock.Renamed{}, "2.4", compat.Options{}},
-	"pinned":         {txlock.Renamed{}, "2.4", compat.Options{MaxPinned: 8}},
 	"set:lua":        {setlock.Lua{}, "2.6.12", compat.Options{}},
 	"set:watch":      {setlock.Watched{}, "2.6.12", compat.Options{}},
 	"set:script":     {setlock.Script{}, "2.6", compat.Options{}},

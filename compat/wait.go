@@ -58,8 +58,6 @@ func (w *wait) attempt(n int) (Grant, error) {
 	return w.k.attempt(w.ctx, w.key, w.ttl, n)
 }
 
-type ofWaiter struct{}
-
 // WaitingAs returns a context in which TryLock and Inspect are parts of one wait by the client
 // called waiter. It is for a program that waits by itself, with a lock whose waiters take turns
 // (rwlock): a waiter gets its turn by its name, and a client that asks only once gets none. Lock
@@ -68,15 +66,10 @@ func (k *Locker) WaitingAs(ctx context.Context, waiter string) context.Context {
 	return context.WithValue(ctx, ofWaiter{}, waiter)
 }
 
-func waiterOf(ctx context.Context) string {
-	name, _ := ctx.Value(ofWaiter{}).(string)
-	return name
-}
-
 // name gives the wait a name, if the lock has turns or may be made of locks that have.
 func (w *wait) name(ctx context.Context) {
 	w.ctx = ctx
-	if s := w.k.abilities.server; s == nil || s.traits.Leave != nil {
+	if s := w.k.abilities.server; s == nil || s.inTurn() {
 		w.waiter = protocol.NewToken()
 		w.ctx = w.k.WaitingAs(ctx, w.waiter)
 	}
@@ -91,10 +84,7 @@ func (w *wait) leave(err error) {
 	}
 	step, done := w.k.cleanup(w.ctx)
 	defer done()
-	s.do(step, w.key, func(c *call) error { //nolint:errcheck
-		_, err := c.Pipe(s.traits.Leave(w.key, w.waiter)...)
-		return err
-	})
+	s.leave(step, w.key, w.waiter)
 }
 
 // after returns when another attempt is worth making after the n-th ended with

@@ -43,7 +43,7 @@ func (k Classic) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.D
 	}
 	l.Fence = w.Fence
 
-	if w, err = c.Write(key, protocol.Write{Do: []protocol.Cmd{expire}, Read: true, Last: true}); err != nil {
+	if w, err = c.Write(key, protocol.Write{Do: []protocol.Cmd{expire}, Read: true, Pins: true}); err != nil {
 		return l, err // ours, without a TTL: the Locker extends it or releases it
 	}
 	if w.Done[0] == int64(0) || w.Seen.Gone(l.Value) {

@@ -36,7 +36,7 @@ func (r Renamed) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.D
 		Draw:   r.Fence,
 		After:  []protocol.Cmd{{"DEL", tmp}},
 		Read:   true,
-		Last:   true,
+		Pins:   true,
 	})
 	if w.Before != nil {
 		if refused, ok := w.Before[0].(redis.Error); ok {

@@ -12,11 +12,9 @@
 //	          MULTI; DEL key; EXEC      nil: somebody was faster
 //	          or, with Options.ListCAS, in one round trip by lists (protocol.ListCAS)
 //
-// On the connection that acquired, if it is pinned (compat.Options.MaxPinned), each
-// is one round trip; nil: compare, as above.
+// On the connection that acquired, if that is pinned, a release is one round trip; nil: compare, as above.
 //
-//	extend    MULTI; EXPIRE key; EXEC; WATCH key; GET key
-//	release   MULTI; EXISTS key; DEL key; EXEC   without EXISTS since 2.8.10
+//	release   MULTI; EXISTS key; DEL key; EXEC
 //
 // All three write the same bytes on the same key, so they exclude each other and every client that
 // takes a token lock with SETNX and EXPIRE or with SET NX PX. Clocks need not agree: only the

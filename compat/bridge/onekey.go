@@ -56,7 +56,7 @@ func (b OneKey) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Du
 	if exists {
 		l.How = protocol.TakenOver
 	}
-	w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{b.write(l, now)}, Exec: true, Draw: b.Fence, Last: !l.Ambiguous})
+	w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{b.write(l, now)}, Exec: true, Draw: b.Fence, Pins: !l.Ambiguous})
 	switch {
 	case err != nil:
 		return l, err

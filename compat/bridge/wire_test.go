@@ -216,7 +216,7 @@ func TestOneKeyAmbiguous(t *testing.T) {
 		b := bridge.OneKey{Options: getsetlock.Options{Dialect: d}}
 		s := oldredis.Run(t, "2.6")
 		sent := s.Record()
-		lock, err := compat.New(s, b, compat.Options{MaxPinned: 1}).TryLock(t.Context(), "k", ttl)
+		lock, err := compat.NewOn(compat.Source{Get: compat.Pooled(s).Get, Keep: 2, Prompt: true}, b, compat.Options{}).TryLock(t.Context(), "k", ttl)
 		if err != nil {
 			t.Fatal(err)
 		}

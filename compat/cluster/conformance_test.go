@@ -21,42 +21,34 @@ func TestMain(m *testing.M) { conformance.Main(m) }
 
 // An algorithm is one of the module's, on one key.
 type algorithm struct {
-	name   string
-	new    func(fence bool) protocol.Algorithm
-	pinned int // Options.MaxPinned of its clients
+	name string
+	new  func(fence bool) protocol.Algorithm
 }
 
 func algorithms() []algorithm {
-	all := []algorithm{
+	return []algorithm{
 		{"getset:classic", func(fence bool) protocol.Algorithm {
 			return getsetlock.Classic{Options: getsetlock.Options{Fence: fence}}
-		}, 0},
+		}},
 		{"getset:guarded", func(fence bool) protocol.Algorithm {
 			return getsetlock.Guarded{Options: getsetlock.Options{Fence: fence}}
-		}, 0},
+		}},
 		{"tx:classic", func(fence bool) protocol.Algorithm {
 			return txlock.Classic{Options: txlock.Options{Fence: fence}}
-		}, 0},
+		}},
 		{"tx:guarded", func(fence bool) protocol.Algorithm {
 			return txlock.Guarded{Options: txlock.Options{Fence: fence, Millis: true}}
-		}, 0},
+		}},
 		{"tx:renamed", func(fence bool) protocol.Algorithm {
 			return txlock.Renamed{Options: txlock.Options{Fence: fence, Millis: true}}
-		}, 0},
+		}},
 		{"set:lua", func(fence bool) protocol.Algorithm {
 			return setlock.Lua{Options: setlock.Options{Fence: fence}}
-		}, 0},
+		}},
 		{"set:watch", func(fence bool) protocol.Algorithm {
 			return setlock.Watched{Options: setlock.Options{Fence: fence}}
-		}, 0},
+		}},
 	}
-	for _, a := range all {
-		if a.new(false).Release(compat.Lease{Key: "k", Value: "v"}).If == protocol.Watch {
-			a.name, a.pinned = a.name+"/pinned", 2
-			all = append(all, a)
-		}
-	}
-	return all
 }
 
 // tag returns a hash tag whose slot is the n-th node's of a new cluster.
@@ -88,18 +80,17 @@ func TestConformance(t *testing.T) {
 		Sources: []compat.Source{source.Source()},
 		Fence:   true,
 	}
-	over := func(a protocol.Algorithm, pinned int) func(func(compat.Source) compat.Source, compat.Options) *compat.Locker {
+	over := func(a protocol.Algorithm) func(func(compat.Source) compat.Source, compat.Options) *compat.Locker {
 		return func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
-			o.MaxPinned = pinned
 			return compat.NewOn(wrap(source.Source()), a, o)
 		}
 	}
 	var locks []conformance.Lock
 	for _, a := range algorithms() {
-		lock.Name, lock.New = a.name, over(a.new(true), a.pinned)
+		lock.Name, lock.New = a.name, over(a.new(true))
 		locks = append(locks, lock)
 	}
-	read, write := over(rwlock.Read{Options: rwlock.Options{Fence: true}}, 0), over(rwlock.Write{Options: rwlock.Options{Fence: true}}, 0)
+	read, write := over(rwlock.Read{Options: rwlock.Options{Fence: true}}), over(rwlock.Write{Options: rwlock.Options{Fence: true}})
 	lock.Name, lock.New, lock.Turns = "rw:write", write, true
 	locks = append(locks, lock)
 	lock.Name, lock.New, lock.Rival, lock.Shared = "rw:read", read, write, true

@@ -637,7 +637,7 @@ func TestTakenOverMeanwhile(t *testing.T) {
 						ran := 2
 						for n := 1; n <= ran; n++ {
 							f := newFake(t, false)
-							lock, err := compat.NewOn(f.source().Source(), algo.new(false), compat.Options{MaxPinned: algo.pinned}).TryLock(context.Background(), "k", 20*time.Second)
+							lock, err := compat.NewOn(f.source().Source(), algo.new(false), compat.Options{}).TryLock(context.Background(), "k", 20*time.Second)
 							if err != nil {
 								t.Fatal(err)
 							}

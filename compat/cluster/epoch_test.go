@@ -236,7 +236,7 @@ func TestReleaseUnansweredWhileServersChange(t *testing.T) {
 	kinds := map[string]func(compat.Source) (*compat.Locker, string){}
 	for _, a := range algorithms() {
 		kinds[a.name] = func(s compat.Source) (*compat.Locker, string) {
-			return compat.NewOn(s, a.new(false), compat.Options{MaxPinned: a.pinned}), low
+			return compat.NewOn(s, a.new(false), compat.Options{}), low
 		}
 	}
 	for name, a := range map[string]protocol.Algorithm{"set:lua": setlock.Lua{}, "tx:guarded": txlock.Guarded{}} {
@@ -343,7 +343,7 @@ func TestReplacedWhileItIsChecked(t *testing.T) {
 				for moment := 1; ; moment++ {
 					s, source := newShards(t)
 					s.apart = true
-					k := compat.NewOn(source.Source(), a.new(false), compat.Options{MaxPinned: a.pinned})
+					k := compat.NewOn(source.Source(), a.new(false), compat.Options{})
 					n, inside := 0, false
 					s.asked = func(cmds [][]any) {
 						if inside || !slices.ContainsFunc(cmds, func(cmd []any) bool { return keyOf(cmd) != "" }) {

@@ -469,7 +469,7 @@ func (f *fake) everyMoment(a algorithm, fence bool, steps map[int]func(), mayDou
 	t := f.t
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	algo, o := a.new(fence), compat.Options{MinPoll: time.Microsecond, MaxPoll: 20 * time.Microsecond, MaxPinned: a.pinned}
+	algo, o := a.new(fence), compat.Options{MinPoll: time.Microsecond, MaxPoll: 20 * time.Microsecond}
 	ours, theirs := f.open(), f.open()
 	defer ours.Close() // now: a test has thousands of moments, and a Source a map of all slots
 	defer theirs.Close()

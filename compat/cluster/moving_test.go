@@ -39,7 +39,7 @@ func moving(t *testing.T, nodes *realredis.Cluster) {
 	defer source.Close()
 	all := append(algorithms(), algorithm{"rw:write", func(fence bool) protocol.Algorithm {
 		return rwlock.Write{Options: rwlock.Options{Fence: fence}}
-	}, 0})
+	}})
 	for i, algo := range all {
 		for j, fence := range []bool{false, true} {
 			if (i+j)%part != 0 {
@@ -47,7 +47,7 @@ func moving(t *testing.T, nodes *realredis.Cluster) {
 			}
 			key := fmt.Sprintf("%s%s/%v", tag, algo.name, fence)
 			counters = append(counters, contend(ctx, t, nodes, algo, key, fence))
-			o := compat.Options{Timeout: time.Minute, MaxPinned: algo.pinned}
+			o := compat.Options{Timeout: time.Minute}
 			lock, err := compat.NewOn(source.Source(), algo.new(fence), o).Lock(ctx, key+"/held", 40*time.Second)
 			if err != nil {
 				t.Fatal(err)
@@ -122,7 +122,6 @@ func contend(ctx context.Context, t *testing.T, nodes *realredis.Cluster, algo a
 		source := cluster.New(nodes.Addrs(), cluster.Options{})
 		locks := compat.NewOn(source.Source(), algo.new(fence), compat.Options{
 			Timeout: time.Minute, MinPoll: time.Millisecond, MaxPoll: 20 * time.Millisecond, Observer: c.Observe,
-			MaxPinned: algo.pinned,
 		})
 		c.wg.Go(func() {
 			defer source.Close()

@@ -58,9 +58,6 @@ type Lock struct {
 	// then the writer.
 	Shared bool
 
-	// SharesConnections says that New's clients have Options.Shared.
-	SharesConnections bool
-
 	// Turns says that waiters of all processes take turns, so a release hands nothing off.
 	Turns bool
 
@@ -179,16 +176,14 @@ func newSuite(l Lock) (*suite, error) {
 		l.TTL = time.Second
 	}
 	c := &suite{Lock: l, prefix: "setnxlock-test:" + protocol.NewToken() + ":"}
-	if l.SharesConnections {
-		for _, client := range []*func(func(compat.Source) compat.Source, compat.Options) *compat.Locker{&c.New, &c.Rival} {
-			open := *client
-			*client = func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
-				k := open(wrap, o)
-				c.mu.Lock()
-				defer c.mu.Unlock()
-				c.clients = append(c.clients, k)
-				return k
-			}
+	for _, client := range []*func(func(compat.Source) compat.Source, compat.Options) *compat.Locker{&c.New, &c.Rival} {
+		open := *client
+		*client = func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
+			k := open(wrap, o)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.clients = append(c.clients, k)
+			return k
 		}
 	}
 	return c, nil

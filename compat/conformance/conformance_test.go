@@ -95,12 +95,8 @@ func locks() []conformance.Algorithm {
 		all = append(all, list...)
 	}
 	for _, a := range all {
-		l := protocol.Lease{Key: "k", Value: "v"}
-		if _, ch, err := a.New(false).Extend(time.Now(), l, time.Minute, false); err == nil && ch.If == protocol.Watch && ch.By == nil && !a.Ambiguous {
-			a.Name, a.MaxPinned = a.Name+"/pinned", 2
-			all = append(all, a)
-		} else if err == nil && (ch.If == protocol.Script || ch.If == protocol.ListCAS) {
-			a.Name, a.Shared = a.Name+"/shared", 2
+		if _, ch, err := a.New(false).Extend(time.Now(), protocol.Lease{Key: "k", Value: "v"}, time.Minute, false); err == nil && ch.By == nil {
+			a.Name, a.Borrows = a.Name+"/borrows", true
 			all = append(all, a)
 		}
 	}

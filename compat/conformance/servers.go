@@ -127,8 +127,7 @@ type Algorithm struct {
 
 	Ambiguous bool
 	TTL       time.Duration
-	MaxPinned int // of each client: Options.MaxPinned
-	Shared    int // likewise, Options.Shared
+	Borrows   bool // its clients keep no connection between two steps
 }
 
 // On is the algorithm's lock on s.
@@ -148,16 +147,22 @@ func (a Algorithm) on(s Server) Lock {
 	return Lock{
 		Name: a.Name, Server: s.Name, Version: s.Version,
 		New: func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
-			o.MaxPinned, o.Shared = a.MaxPinned, a.Shared
-			return compat.NewOn(wrap(compat.Pooled(s.Source)), a.New(fence), o)
+			return compat.NewOn(wrap(a.source(s)), a.New(fence), o)
 		},
-		Sources:           []compat.Source{compat.Pooled(s.Source)},
-		Fence:             fence,
-		Ambiguous:         a.Ambiguous,
-		TTL:               a.TTL,
-		SharesConnections: a.Shared > 0,
-		algorithm:         a.New(fence),
+		Sources:   []compat.Source{a.source(s)},
+		Fence:     fence,
+		Ambiguous: a.Ambiguous,
+		TTL:       a.TTL,
+		algorithm: a.New(fence),
 	}
+}
+
+func (a Algorithm) source(s Server) compat.Source {
+	source := compat.Pooled(s.Source)
+	if a.Borrows {
+		source.Keep = 0
+	}
+	return source
 }
 
 // Everywhere runs the suite over each of algorithms on all [Servers].

@@ -85,7 +85,7 @@ func TestACL(t *testing.T) {
 			}
 		}
 		do("ACL", "SETUSER", "locker", "+info") // what is pinned asks for the version
-		everything(t, l, source, made(l, false), compat.Options{Timeout: time.Minute, MaxPinned: 1}, "app:k", do)
+		everything(t, l, source, made(l, false), compat.Options{Timeout: time.Minute}, "app:k", do)
 		for _, entry := range do("ACL", "LOG").([]any) {
 			fields, _ := redis.Values(entry, nil)
 			t.Errorf("%s: the line lacks something: %q", l.Name, fields[:10])

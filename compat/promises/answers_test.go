@@ -49,9 +49,6 @@ func TestAnswersOfAServerThatWasReplaced(t *testing.T) {
 							pools, sources = append(pools, p), append(sources, compat.Pooled(p))
 						}
 						o := compat.Options{Clock: clock.New(), Renew: true}
-						if k.pinned {
-							o.MaxPinned = 1
-						}
 						locker := k.make(sources, o)
 						l := w.try(locker, long)
 						for _, p := range pools { // as many as a busy moment leaves

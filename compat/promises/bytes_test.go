@@ -235,9 +235,6 @@ func poisoned(t *testing.T, k kind, poison string, at int, guarded bool) (reache
 		sources[i] = source
 	}
 	o := compat.Options{Rand: func() float64 { return 0 }, Renew: true, Signal: at%2 == 0}
-	if k.pinned {
-		o.MaxPinned = 1
-	}
 	locker := k.make(sources, o)
 	look := func() compat.Status {
 		direct := slices.Repeat([]compat.Source{compat.Pooled(s)}, len(sources))

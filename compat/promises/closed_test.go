@@ -160,9 +160,9 @@ func TestOneBackendOfSeveralLockers(t *testing.T) {
 			eachKind(t, []kind{one("getset:guarded", "2.2", getsetlock.Guarded{})}, func(t *testing.T, k kind) {
 				inWorld(t, k, func(w *world) {
 					net := new(faulty.Network)
-					b := wrap(compat.NewBackend(through(net, w.servers[0]), getsetlock.Guarded{}))
+					b := wrap(compat.NewBackend(kept(4, []compat.Source{through(net, w.servers[0])})[0], getsetlock.Guarded{}))
 					var all sync.WaitGroup
-					for i, o := range []compat.Options{{Shared: 1}, {MaxPinned: 2}, {Signal: true}, {}, {Shared: 2, MaxPinned: 1}} {
+					for i, o := range []compat.Options{{}, {}, {Signal: true}, {}, {}} {
 						all.Go(func() {
 							locker := compat.NewLocker(b, o)
 							for n := range 4 {

@@ -449,7 +449,7 @@ func TestIdleTimeout(t *testing.T) {
 		const limit = 200 * time.Millisecond
 		k := compat.New(p, setlock.Lua{}, compat.Options{Timeout: limit})
 		l := w.try(k, time.Minute)
-		pass(100 * time.Millisecond)
+		pass(forgotten)
 		hanging.Store(true)
 		start := time.Now()
 		if err := l.Extend(background, time.Minute); !errors.Is(err, compat.ErrTimeout) || time.Since(start) != limit {
@@ -676,7 +676,8 @@ func TestCloseAmongMany(t *testing.T) {
 func TestPins(t *testing.T) {
 	for _, version := range []string{"2.4", "7.0"} {
 		inWorld(t, one("", version, nil), func(w *world) {
-			k, n := w.clientOf(txlock.Guarded{}, compat.Options{MaxPinned: 1})
+			n := new(faulty.Network)
+			k := compat.NewOn(kept(2, []compat.Source{through(n, w.servers[0])})[0], txlock.Guarded{}, compat.Options{Rand: func() float64 { return 0 }})
 			for i := 1; i < 40; i++ {
 				l, err := k.TryLock(background, "k", 10*time.Second)
 				if err != nil {

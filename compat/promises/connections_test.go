@@ -39,9 +39,6 @@ func (w *world) pooled(o compat.Options, generation *atomic.Int32, befalls fault
 	if tune != nil {
 		tune(p)
 	}
-	if w.kind.pinned {
-		o.MaxPinned = 1
-	}
 	o.Clock = clock.New()
 	return w.kind.make([]compat.Source{compat.Pooled(p)}, o), p
 }

@@ -270,6 +270,12 @@ func TestWhoGaveUp(t *testing.T) {
 					eachKind(t, kinds, func(t *testing.T, k kind) {
 						inWorld(t, k, func(w *world) {
 							o := compat.Options{Timeout: time.Hour}
+							if strings.HasPrefix(who, "our limit") {
+								o.Timeout = 2 * time.Second
+							}
+							locker, net := w.client(o)
+							l := w.try(locker, medium)
+							pass(forgotten)
 							ctx, cancel := context.WithCancelCause(background)
 							defer cancel(nil)
 							switch who {
@@ -284,16 +290,9 @@ func TestWhoGaveUp(t *testing.T) {
 								defer done()
 								ctx = bounded
 							case "our limit":
-								ctx, o.Timeout = background, 2*time.Second
-							default:
-								o.Timeout = 2 * time.Second
+								ctx = background
 							}
-							locker, net := w.client(o)
-							l := w.try(locker, medium)
 							hangs(net)
-							if hang != "reply" {
-								w.needsDial(locker)
-							}
 							err, ok := ended(net, 30*time.Second, func() error { _, err := q.ask(ctx, w, locker, l); return err })
 							ends := !strings.HasPrefix(who, "our limit")
 							switch canceled, late := errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded); {

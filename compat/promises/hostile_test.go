@@ -114,9 +114,6 @@ func hostile(t *testing.T, k kind, data []byte) (got bool) {
 			}}
 		}
 		o := compat.Options{Rand: func() float64 { return 0 }, Renew: len(data)%2 == 0, Signal: len(data)%3 == 0}
-		if k.pinned {
-			o.MaxPinned = 1
-		}
 		locker := k.make(sources, o)
 		limit := func() context.Context {
 			ctx, cancel := context.WithTimeout(background, 20*time.Second)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -15,7 +16,6 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
-	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/sentinel"
 	"github.com/setnxlock/setnxlock/compat/setlock"
@@ -23,13 +23,21 @@ import (
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
+// kept are sources, each of which lets a Locker keep n of its connections.
+func kept(n int, sources []compat.Source) []compat.Source {
+	sources = slices.Clone(sources)
+	for i := range sources {
+		sources[i].Keep = n
+	}
+	return sources
+}
+
 // sharing is k with connections that the steps share.
 func sharing(k kind) kind {
 	alone := k.make
 	k.name, k.shared = k.name+", shared", true
 	k.make = func(s []compat.Source, o compat.Options) *compat.Locker {
-		o.Shared = 1
-		return alone(s, o)
+		return alone(kept(2, s), o)
 	}
 	return k
 }
@@ -56,13 +64,8 @@ func prompt(k kind) kind {
 	return k
 }
 
-// needsDial takes the connections away that a client shares, so that its next step needs another one.
-func (w *world) needsDial(k *compat.Locker) {
-	if w.kind.shared {
-		w.servers[0].Restart(oldredis.Keeping)
-		k.Inspect(w.within(time.Millisecond), "k") //nolint:errcheck // it finds that out
-	}
-}
+// forgotten is when a client has given back the connections that it kept for its next step.
+const forgotten = 1100 * time.Millisecond
 
 // A step's limit is its own: what others wait for at the same time, a connection or the check of the server,
 // makes it no longer, and no shorter.
@@ -102,7 +105,7 @@ func TestManyAtOnceTakeAsLongAsOne(t *testing.T) {
 								}
 								hangs(net)
 								if hang != "reply" {
-									w.needsDial(locker)
+									pass(forgotten)
 								}
 								took, errs := make([]time.Duration, n), make([]error, n)
 								var all sync.WaitGroup

@@ -62,16 +62,16 @@ func (a careless) Traits() protocol.Traits {
 // A user's function that panics takes no connection with it, and leaves no lock of ours on the server.
 func TestPanicsLeaveNothingBehind(t *testing.T) {
 	for _, what := range []string{"Acquire", "Extend", "After", "Inspect", "Check", "Dial", "Token", "Rand", "Observer", "f"} {
-		for name, o := range map[string]compat.Options{"": {}, "shared": {Shared: 1}, "pinned": {MaxPinned: 1}} {
+		for name, keep := range map[string]int{"": 0, "kept": 2} {
 			t.Run(what+"/"+name, func(t *testing.T) {
 				for n := 1; n <= 8; n++ {
 					inWorld(t, one("tx:renamed", "2.4", nil), func(w *world) {
-						trip := &tripwire{what, 0}
+						trip, o := &tripwire{what, 0}, compat.Options{}
 						o.Observer = func(compat.Event) { trip.step("Observer") }
 						o.Rand = func() float64 { trip.step("Rand"); return 0 }
 						pool := &redis.Pool{MaxIdle: 9, Dial: func() (redis.Conn, error) { trip.step("Dial"); return w.servers[0].Dial(), nil }}
 						a := careless{txlock.Renamed{Options: txlock.Options{Token: func() string { trip.step("Token"); return protocol.NewToken() }}}, trip}
-						locker := compat.New(pool, a, o)
+						locker := compat.NewOn(kept(keep, []compat.Source{compat.Pooled(pool)})[0], a, o)
 						rival, _ := w.clientOf(txlock.Renamed{}, compat.Options{})
 						caught := func(f func()) {
 							defer func() { recover() }() //nolint:errcheck // the user's

@@ -91,9 +91,6 @@ func TestManyLocksBehindOneAddress(t *testing.T) {
 					sources = append(sources, through(new(faulty.Network), sharded(s)))
 				}
 				o := compat.Options{Renew: true, Clock: clock.New(), Rand: func() float64 { return 0 }}
-				if k.pinned {
-					o.MaxPinned = 1
-				}
 				locker := k.make(sources, o)
 				defer locker.Close(background) //nolint:errcheck
 				var locks []*compat.Lock

@@ -145,7 +145,7 @@ func TestAStepHasTheConnectionThatItNeeds(t *testing.T) {
 						return c.see(m)
 					}), nil
 				}}
-				locker := k.make([]compat.Source{compat.Pooled(pool)}, compat.Options{Shared: shared})
+				locker := k.make(kept(2*shared, []compat.Source{compat.Pooled(pool)}), compat.Options{})
 				var all sync.WaitGroup
 				for n := range 6 {
 					all.Go(func() {

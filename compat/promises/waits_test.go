@@ -86,6 +86,7 @@ func TestWaitingForAConnectionIsBounded(t *testing.T) {
 							source, end, none := sc.start(w)
 							locker := w.kind.make([]compat.Source{source}, o)
 							l := w.try(locker, medium)
+							pass(forgotten)
 							none()
 							start := time.Now()
 							done := make(chan error, 1)

@@ -131,6 +131,8 @@ func composites(fence bool) []kind {
 	pinned := func(name, version string, a protocol.Algorithm) kind {
 		k := one(name, version, a)
 		k.pinned = true
+		one := k.make
+		k.make = func(s []compat.Source, o compat.Options) *compat.Locker { return one(kept(2, s), o) }
 		return k
 	}
 	return []kind{
@@ -208,9 +210,6 @@ func (w *world) client(o compat.Options) (*compat.Locker, *faulty.Network) {
 	sources := make([]compat.Source, len(w.servers))
 	for i, s := range w.servers {
 		sources[i] = through(n, s)
-	}
-	if w.kind.pinned {
-		o.MaxPinned = 1
 	}
 	if o.Clock == nil {
 		o.Clock = clock.New()

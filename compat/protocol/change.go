@@ -61,8 +61,8 @@ func (c *Conn) Run(ch Change) ([]any, error) {
 	switch {
 	case ch.By != nil:
 		replies, err = ch.By(c)
-	case c.wire.Pinned && ch.pinnable():
-		replies, err = c.pinnedRun(&ch)
+	case c.wire.Pinned && ch.removes() && ch.If == Watch && !ch.Once && !ch.Persistent:
+		replies, err = c.pinnedRelease(&ch)
 	case ch.Persistent || ch.Once: // by WATCH alone
 		replies, err = c.ifHolds(&ch)
 	case ch.If == ListCAS:
@@ -195,29 +195,6 @@ func (ch *Change) batches() bool { return ch.By == nil && !ch.Once && !ch.Persis
 
 // removes reports that ch is a release.
 func (ch *Change) removes() bool { return ch.By == nil && ch.Do == nil }
-
-// pinnable reports that ch can be carried out over a connection that watches.
-func (ch *Change) pinnable() bool {
-	if ch.By != nil || ch.If != Watch || ch.Persistent {
-		return false
-	}
-	_, known := ch.becomes()
-	return known
-}
-
-// becomes is what the key holds after ch; "" if it is deleted.
-func (ch *Change) becomes() (value string, known bool) {
-	if ch.removes() {
-		return "", true
-	}
-	m := ch.Do[0]
-	for _, keeps := range [...]string{"EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"} {
-		if named(m, keeps) {
-			return ch.Value, true
-		}
-	}
-	return ch.replaces()
-}
 
 // replaces returns the value that ch puts on the key by its first command.
 func (ch *Change) replaces() (value string, ok bool) {

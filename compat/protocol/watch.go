@@ -86,66 +86,17 @@ func (c *Conn) CompareAndSet(keys []string, read []Cmd, decide func(replies []an
 	return nil, ErrAborted
 }
 
-// pinnedRun is ifHolds over a connection that has watched the key since it held the value:
-// there is nothing left to compare. One round trip. A release leaves no WATCH.
+// pinnedRelease is the release of a key over a connection that has watched it since it held the value: there is nothing
+// left to compare. One round trip, and no WATCH is left.
 //
-//	MULTI; commands…; EXEC; WATCH key; GET key     extended, and watched anew
-//	MULTI; EXISTS key; DEL key; EXEC               released
+//	MULTI; EXISTS key; DEL key; EXEC      nil: touched, and perhaps ours for all that: it is compared
 //
-// nil, and the value seen behind it: touched, and ours for all that. It is tried again, which
-// compares, for the WATCH is new and the value is known. EXISTS reaps a key that has expired
-// unnoticed, which a DEL alone would count before Redis 2.8.10: a server that says it is newer
-// is not asked.
-func (c *Conn) pinnedRun(ch *Change) ([]any, error) {
-	if ch.removes() {
-		return c.pinnedRelease(ch)
-	}
-	after, _ := ch.becomes()
-	for range aborts {
-		k := c.boxed(ch.Key, nil)
-		w := c.wire.Compose(ch.arguments() + 2)
-		w.Add("MULTI")
-		ch.add(c, &w)
-		w.Add("EXEC")
-		w.Add("WATCH", k)
-		w.Add("GET", k)
-		all, err := w.Replies()
-		if err != nil {
-			return nil, err
-		}
-		n := len(all) - 2
-		seen := Reading{wire.Seen{Watch: all[n], Get: all[n+1]}}
-		c.wire.Saw = seen.of
-		replies, err := c.wire.Executed(all[:n])
-		switch {
-		case err != nil:
-			return nil, err
-		case replies != nil && seen.Gone(after):
-			return nil, ErrLost // to a client that came between EXEC and WATCH
-		case replies != nil:
-			return replies, nil
-		case seen.of.Watches(ch.Value):
-			continue
-		case !seen.Watches():
-			return c.ifHolds(ch)
-		}
-		value, exists, err := seen.Value(ch.Key)
-		if err != nil {
-			return nil, err
-		}
-		return nil, lostTo(ch.Key, value, exists)
-	}
-	return nil, ErrAborted
-}
-
+// EXISTS reaps a key that has expired unnoticed, which a DEL alone would count before Redis 2.8.10.
 func (c *Conn) pinnedRelease(ch *Change) ([]any, error) {
 	k := c.boxed(ch.Key, nil)
 	w := c.wire.Compose(2)
 	w.Add("MULTI")
-	looks := !c.wire.Reaps
-	if looks {
-		w.Add("EXISTS", k)
-	}
+	w.Add("EXISTS", k)
 	w.Add("DEL", k)
 	replies, err := w.Exec()
 	switch {
@@ -155,10 +106,8 @@ func (c *Conn) pinnedRelease(ch *Change) ([]any, error) {
 		return c.ifHolds(ch)
 	case replies[0] == int64(0):
 		return nil, ErrLost
-	case looks:
-		replies = replies[1:]
 	}
-	return replies, nil
+	return replies[1:], nil
 }
 
 // allIfHold is ifHolds for many keys of one server, in two round trips for all of them. An

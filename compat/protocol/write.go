@@ -33,9 +33,12 @@ type Write struct {
 	Draw   bool // INCR Aux(key, "fence") in the EXEC
 	After  []Cmd
 
-	// Read reads the key after everything else. Last says that the algorithm sends nothing after
-	// this Write: the engine may then put a WATCH before that read, to pin the connection.
-	Read, Last bool
+	// Read reads the key after everything else.
+	Read bool
+
+	// Pins says that the connection may stay with the lease, under a WATCH that is begun before that read: so the lease can
+	// be released in one round trip. Nothing is to be sent after this Write, and nobody else writes the lease's value.
+	Pins bool
 }
 
 // Written is what the server answered to a [Write].
@@ -49,7 +52,7 @@ type Written struct {
 // Write sends m, which is about key. The error is either the connection's, after which any of the
 // commands may have run, or the first that the server answered to m.Do.
 func (c *Conn) Write(key string, m Write) (Written, error) {
-	exec, pins := m.Exec || m.Draw, c.wire.Pins && m.Last
+	exec, pins := m.Exec || m.Draw, c.wire.Pins && m.Pins
 	reads := m.Read || pins
 	w := c.wire.Compose(wire.Arguments(m.Before) + wire.Arguments(m.Do) + wire.Arguments(m.After) + 3)
 	wire.All(&w, m.Before)

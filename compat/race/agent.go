@@ -196,7 +196,7 @@ func (a *agent) run(k int) {
 
 // runShipped runs one attempt through the shipping Locker.
 func (a *agent) runShipped(algo protocol.Algorithm) {
-	o := compat.Options{Clock: ticker{a: a}, Rand: func() float64 { return 0 }, MaxPinned: a.c.entry(a.id).pinned, Signal: a.c.Signal}
+	o := compat.Options{Clock: ticker{a: a}, Rand: func() float64 { return 0 }, Signal: a.c.Signal}
 	if a.c.Batch {
 		o.Renew, o.Observer = true, observer{a}.Observe
 	}

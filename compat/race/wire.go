@@ -30,7 +30,7 @@ var errClosed = errors.New("race: connection closed")
 
 // source gives the client connections.
 func (a *agent) source() compat.Source {
-	return compat.Source{Get: a.dial, Prompt: true}
+	return compat.Source{Get: a.dial, Prompt: true, Keep: a.c.entry(a.id).pinned}
 }
 
 // dial gives the client a new connection. From a pool of one that is out it waits in vain,

@@ -37,8 +37,9 @@ func TestConformance(t *testing.T) {
 			conformance.Run(t, conformance.Lock{
 				Name: a.name, Server: "sentinel",
 				New: func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
-					o.MaxPinned = a.pinned
-					return compat.NewOn(wrap(source.Source()), a.make(true), o)
+					from := wrap(source.Source())
+					from.Keep = a.pinned
+					return compat.NewOn(from, a.make(true), o)
 				},
 				Sources: []compat.Source{source.Source()}, Fence: true,
 			})

@@ -142,9 +142,6 @@ func (f *failover) clients(inTurns, forGood int) {
 // client takes and releases a lock, again and again.
 func (f *failover) client(n int, kind string, a protocol.Algorithm, brief bool) {
 	o := compat.Options{MinPoll: 2 * time.Millisecond, MaxPoll: 20 * time.Millisecond, Timeout: 500 * time.Millisecond, Cleanup: time.Second, Renew: !brief}
-	if kind == "pinned" {
-		o.MaxPinned = 1
-	}
 	source := sentinel.New(f.s.Name, f.s.Addrs(), sentinel.Options{Recheck: recheck, Patience: 300 * time.Millisecond})
 	defer source.Close()
 	var server atomic.Value // that gave or extended the lock; one step of this client's runs at a time
@@ -153,7 +150,11 @@ func (f *failover) client(n int, kind string, a protocol.Algorithm, brief bool) 
 			server.Store(source.Named())
 		}
 	})
-	k := compat.NewOn(source.Source(), a, o)
+	from := source.Source()
+	if kind == "pinned" {
+		from.Keep = 1
+	}
+	k := compat.NewOn(from, a, o)
 	key := kind + "-for-good"
 	if brief {
 		key = kind + "-in-turns"

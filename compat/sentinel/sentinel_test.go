@@ -424,7 +424,9 @@ func TestStepOnOldMaster(t *testing.T) {
 				n, servers := newNetwork(t, "2.6", "2.6")
 				all, addrs := sentinels(t, addr(0))
 				s := source(t, addrs, n, sentinel.Options{Recheck: aLongTime}) // nothing but the refusal tells
-				k := compat.NewOn(s.Source(), txlock.Renamed{}, compat.Options{MaxPinned: pinned})
+				from := s.Source()
+				from.Keep = pinned
+				k := compat.NewOn(from, txlock.Renamed{}, compat.Options{})
 				var locks []*compat.Lock
 				for _, key := range []string{"extended", "released", "read"} {
 					lock, err := k.TryLock(t.Context(), key, time.Minute)

@@ -58,7 +58,7 @@ func (o Options) set(c *protocol.Conn, now time.Time, key string, ttl time.Durat
 	if err != nil {
 		return l, err
 	}
-	w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{{"SET", key, l.Value, "NX", "PX", ms}}, Draw: o.Fence, Last: last})
+	w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{{"SET", key, l.Value, "NX", "PX", ms}}, Draw: o.Fence, Pins: last})
 	switch {
 	case err != nil:
 		return l, err

@@ -68,6 +68,7 @@ func (p *process) begin() {
 		sources[i].Get = func(ctx context.Context, key string) (redis.Conn, error) {
 			return pool.GetContext(context.WithValue(ctx, ofKey{}, key))
 		}
+		sources[i].Keep = w.Keep
 		if w.Elects {
 			sources[i].Epoch = w.servers[i].epoch.Load
 		}

@@ -49,6 +49,7 @@ type Config struct {
 	Processes, Lockers, Workers, Keys, Sections int
 
 	Pool    int // connections a process may have to a server; 0: as many as it wants
+	Keep    int // of its Sources
 	Options compat.Options
 	Millis  bool          // TTLs are counted in milliseconds, where the lock has the choice
 	Skew    time.Duration // by how much the clocks of two processes may disagree
@@ -74,22 +75,12 @@ func Draw(seed uint64) Config {
 	c.Pool = []int{0, 0, 1, 2, 4}[r.IntN(5)]
 	c.Options = compat.Options{
 		Renew:       r.IntN(2) == 0,
-		MaxPinned:   []int{0, 0, 1, 3}[r.IntN(4)],
 		Signal:      r.IntN(3) == 0,
 		MaxHandoffs: []int{0, 0, 1, -1}[r.IntN(4)],
 		Timeout:     []time.Duration{0, 300 * time.Millisecond, time.Second}[r.IntN(3)],
 	}
-	if r.IntN(3) == 0 {
-		c.Options.Shared = 1 + r.IntN(2)
-		if c.Pool > 0 {
-			c.Pool += c.Lockers * c.Options.Shared
-			if c.Kind.reader != nil {
-				c.Pool += c.Lockers * c.Options.Shared
-			}
-		}
-	}
-	if c.Pool > 0 && c.Options.MaxPinned >= c.Pool {
-		c.Options.MaxPinned = c.Pool - 1 // more would be a deadlock of the user's making
+	if c.Keep = []int{16, 4, 1, 0}[r.IntN(4)]; c.Pool > 0 {
+		c.Pool += 2 * c.Lockers * ((c.Keep + 1) / 2) // what is shared does not come back when a pool is empty
 	}
 	if c.Pool > 0 && c.Options.Signal {
 		c.Pool += c.Keys * c.Lockers // each key that is waited for listens on one
@@ -121,9 +112,9 @@ func (c Config) fitting() Config {
 }
 
 func (c Config) String() string {
-	return fmt.Sprintf("seed %d: %s on %s, %d processes × %d Lockers × %d goroutines, %d keys, pool %d, %s; renew %v, pinned %d, signal %v, hand-offs %d, shared %d, timeout %v, prefix %q, millis %v, skew %v, elects %v",
+	return fmt.Sprintf("seed %d: %s on %s, %d processes × %d Lockers × %d goroutines, %d keys, pool %d, %s; renew %v, keeps %d, signal %v, hand-offs %d, timeout %v, prefix %q, millis %v, skew %v, elects %v",
 		c.Seed, c.Kind.Name, strings.Join(c.At, "+"), c.Processes, c.Lockers, c.Workers, c.Keys, c.Pool, c.Faults.Name,
-		c.Options.Renew, c.Options.MaxPinned, c.Options.Signal, c.Options.MaxHandoffs, c.Options.Shared, c.Options.Timeout, c.Options.Prefix, c.Millis, c.Skew, c.Elects)
+		c.Options.Renew, c.Keep, c.Options.Signal, c.Options.MaxHandoffs, c.Options.Timeout, c.Options.Prefix, c.Millis, c.Skew, c.Elects)
 }
 
 // A Report is what came of a run, or of many.

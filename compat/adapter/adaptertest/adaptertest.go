@@ -41,28 +41,28 @@ func Conformance(t *testing.T, open Open) {
 			source := open(t, addr, size)
 			v := version(t, source)
 			for _, l := range []struct {
-				name   string
-				lock   protocol.Algorithm
-				pinned int
-				shared int
+				name string
+				lock protocol.Algorithm
+				keep int
 			}{
-				{"getset:classic", getsetlock.Classic{Options: getsetlock.Options{Dialect: getsetlock.Millis}}, 0, 0},
-				{"tx:guarded", txlock.Guarded{Options: txlock.Options{Fence: true}}, 0, 0},
-				{"tx:renamed", txlock.Renamed{Options: txlock.Options{Fence: true}}, 0, 0},
-				{"tx:renamed/pinned", txlock.Renamed{Options: txlock.Options{Fence: true}}, 2, 0},
-				{"set:lua", setlock.Lua{Options: setlock.Options{Fence: true}}, 0, 0},
-				{"set:lua/shared", setlock.Lua{Options: setlock.Options{Fence: true}}, 0, 2},
+				{"getset:classic", getsetlock.Classic{Options: getsetlock.Options{Dialect: getsetlock.Millis}}, 0},
+				{"tx:guarded", txlock.Guarded{Options: txlock.Options{Fence: true}}, 0},
+				{"tx:renamed", txlock.Renamed{Options: txlock.Options{Fence: true}}, 0},
+				{"tx:renamed/kept", txlock.Renamed{Options: txlock.Options{Fence: true}}, 2},
+				{"set:lua", setlock.Lua{Options: setlock.Options{Fence: true}}, 0},
+				{"set:lua/kept", setlock.Lua{Options: setlock.Options{Fence: true}}, 2},
 			} {
 				t.Run(l.name, func(t *testing.T) {
 					t.Parallel()
 					conformance.Run(t, conformance.Lock{
 						Name: l.name, Server: name, Version: v, Sources: []compat.Source{source},
 						New: func(wrap func(compat.Source) compat.Source, o compat.Options) *compat.Locker {
-							o.MaxPinned, o.Shared = l.pinned, l.shared
-							return compat.NewOn(wrap(source), l.lock, o)
+							from := wrap(source)
+							from.Keep = l.keep
+							return compat.NewOn(from, l.lock, o)
 						},
 						Fence: strings.HasPrefix(l.name, "tx") || l.name == "set:lua", Ambiguous: strings.HasPrefix(l.name, "getset"),
-						TTL: 2 * time.Second, SharesConnections: l.shared > 0,
+						TTL: 2 * time.Second,
 					})
 				})
 			}
@@ -232,7 +232,8 @@ func Connections(t *testing.T, open Open) {
 	t.Run("shared, and a server that does not answer", func(t *testing.T) {
 		server := realredis.Run(t)
 		s := open(t, server.Addr, 8)
-		locks := compat.NewOn(s, setlock.Lua{}, compat.Options{Shared: 1, Timeout: 200 * time.Millisecond})
+		s.Keep = 2
+		locks := compat.NewOn(s, setlock.Lua{}, compat.Options{Timeout: 200 * time.Millisecond})
 		var keys atomic.Int64 // a lock whose outcome is unknown stays: each has its own
 		cycle := func() error {
 			lease, err := locks.TryLock(context.Background(), fmt.Sprint("shared:", keys.Add(1)), time.Minute)

@@ -22,8 +22,8 @@ import (
 )
 
 // Source returns a [compat.Source] of connections from client's pool. Each step of a lock borrows
-// one, and a pinned lock ([compat.Options].MaxPinned) keeps its connection: the pool (PoolSize)
-// must have room for these and for the program's other commands. The client's hooks see the locks'
+// one: the pool (PoolSize) must have room for these and for the program's other commands. None is kept between two steps,
+// unless you set the Source's Keep, which these connections bear. The client's hooks see the locks'
 // commands, in pipelines.
 //
 // A command whose reply was lost may have run, so nothing is sent a second time: client's

@@ -21,8 +21,8 @@ import (
 )
 
 // Source returns a [compat.Source] of dedicated connections of client. Each step of a lock borrows
-// one, and a pinned lock ([compat.Options].MaxPinned) keeps its connection: the client's
-// BlockingPoolSize must have room for all of them. Connections that the client shares between
+// one: the client's BlockingPoolSize must have room for all of them. None is kept between two steps, unless you set the
+// Source's Keep, which these connections bear. Connections that the client shares between
 // goroutines can't carry a lock: a WATCH on one would be shared as well.
 //
 // The client sends nothing of a lock a second time, whatever its DisableRetry says.

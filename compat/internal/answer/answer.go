@@ -5,10 +5,8 @@ package answer
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -178,14 +176,6 @@ func Info(info, field string) string {
 		}
 	}
 	return ""
-}
-
-// ReapsBeforeDEL reports that in this version DEL looks whether its key has expired before it
-// counts it: since 2.8.10.
-func ReapsBeforeDEL(version string) bool {
-	var v [3]int
-	n, _ := fmt.Sscanf(version, "%d.%d.%d", &v[0], &v[1], &v[2])
-	return n == 3 && slices.Compare(v[:], []int{2, 8, 10}) >= 0
 }
 
 // Closed reports that a connection was found closed. A time limit that ran out is no such

@@ -63,14 +63,6 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-func TestReapsBeforeDEL(t *testing.T) {
-	for version, want := range map[string]bool{"": false, "1.3.6": false, "2.6.17": false, "2.8.9": false, "2.8.10": true, "2.8": false, "3.0.0": true, "7.0.15": true, "255.255.255": true} {
-		if ReapsBeforeDEL(Info("# Server\r\nredis_version:"+version+"\r\n", "redis_version")) != want {
-			t.Errorf("%q: want %v", version, want)
-		}
-	}
-}
-
 // What a connection returns of a pipeline: all replies, or the last with the first refusal.
 func TestDo(t *testing.T) {
 	first, second := redis.Error("ERR first"), redis.Error("ERR second")

@@ -62,9 +62,6 @@ func client(text string) {
 	}
 	d := &diary{f: f, client: o.Client}
 	options := compat.Options{Renew: o.Client%2 == 0, Signal: o.Variant == "signal", Timeout: time.Second}
-	if o.Variant == "pinned" {
-		options.MaxPinned = 2
-	}
 	if o.patient() {
 		options.Timeout = longest
 	}

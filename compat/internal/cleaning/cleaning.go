@@ -214,6 +214,9 @@ func (c *Crew) Run(f func()) {
 	}()
 }
 
+// Attended reports that something may run in the background.
+func (c *Crew) Attended() bool { return !c.idles }
+
 // Close ends what is kept, and lets nobody enter.
 func (c *Crew) Close() {
 	c.mu.Lock()

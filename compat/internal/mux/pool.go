@@ -19,6 +19,7 @@ import (
 type Pool struct {
 	Borrow func(ctx context.Context, key string) (redis.Conn, error) // to be shared, for the key "", or by a Step that shares none
 	Epoch  func() uint64                                             // of the server; nil: there is but one
+	Whole  func() bool                                               // the server keeps transactions whole that are pipelined
 	Job    func() (done func())                                      // of the end of a connection; nil: nobody waits for that
 	Most   int
 

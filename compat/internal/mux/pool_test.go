@@ -19,7 +19,7 @@ func TestGrowingHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := newSilent()
 		var dials, ended atomic.Int32
-		p := &Pool{Most: 2, Borrow: func(ctx context.Context, _ string) (redis.Conn, error) {
+		p := &Pool{Most: 2, Whole: func() bool { return true }, Borrow: func(ctx context.Context, _ string) (redis.Conn, error) {
 			if dials.Add(1) == 1 {
 				return first, nil
 			}
@@ -61,7 +61,7 @@ func TestOnePatienceForAll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var own time.Duration
-				p := &Pool{Most: 1, Borrow: func(context.Context, string) (redis.Conn, error) {
+				p := &Pool{Most: 1, Whole: func() bool { return true }, Borrow: func(context.Context, string) (redis.Conn, error) {
 					time.Sleep(600 * time.Millisecond)
 					return &timed{silent: newSilent(), limit: &own}, nil
 				}}

@@ -87,13 +87,14 @@ func needs(name string, in *bool) need {
 
 // needs is what the message needs with name behind it.
 func (s *Step) needs(name string) need {
-	in, most := false, nothing
+	in, transacts, most := false, false, nothing
 	if s.m != nil {
 		for _, n := range s.m.names {
 			most = max(most, needs(n, &in))
+			transacts = transacts || in
 		}
 	}
-	if most = max(most, needs(name, &in)); in {
+	if most = max(most, needs(name, &in)); in || transacts && !s.pool.Whole() {
 		most = max(most, own)
 	}
 	return most

@@ -14,15 +14,16 @@ import (
 
 // A Session is one connection's. The zero Session is of a fresh one.
 type Session struct {
-	Multi    bool        // the server may be in MULTI
-	Watching bool        // the server may hold a WATCH
-	guarded  bool        // we have begun a WATCH, and not ended it, whatever the server made of that
-	watched  bool        // a WATCH that aborted an EXEC
-	Ran      bool        // a command that can change something ran, or may have
-	Open     bool        // the connection broke before a reply that says something about the keys
-	NotNow   redis.Error // a cluster's refusal to run one of the commands
-	Crossed  bool        // a command named keys of several slots of a cluster: what is refused behind it is for that
-	Useless  bool        // an answer says that the connection leads to a server that can't serve us
+	Multi      bool        // the server may be in MULTI
+	Watching   bool        // the server may hold a WATCH
+	guarded    bool        // we have begun a WATCH, and not ended it, whatever the server made of that
+	watched    bool        // a WATCH that aborted an EXEC
+	Ran        bool        // a command that can change something ran, or may have
+	Open       bool        // the connection broke before a reply that says something about the keys
+	NotNow     redis.Error // a cluster's refusal to run one of the commands
+	Crossed    bool        // a command named keys of several slots of a cluster: what is refused behind it is for that
+	Transacted bool        // MULTI was sent
+	Useless    bool        // an answer says that the connection leads to a server that can't serve us
 
 	Refusal struct { // the last in this step, and the first command that met with it
 		Command string
@@ -38,9 +39,12 @@ type Session struct {
 
 // Begin begins a step: nothing ran in it yet.
 func (s *Session) Begin() {
-	s.Ran, s.Open, s.Useless, s.Crossed, s.NotNow, s.watched = false, false, false, false, "", false
+	s.Ran, s.Open, s.Useless, s.Transacted, s.Crossed, s.NotNow, s.watched = false, false, false, false, false, "", false
 	s.Refusal.Command, s.Refusal.Reply, s.BrokeOn = "", "", ""
 }
+
+// Watched notes that the connection watches since an earlier step.
+func (s *Session) Watched() { s.Watching, s.guarded = true, true }
 
 // Sent notes a command whose reply comes later.
 func (s *Session) Sent(name string) {
@@ -103,7 +107,7 @@ func (s *Session) Executed(reply any, err error) {
 		return
 	}
 	s.broke("EXEC", err)
-	s.sent, s.Multi, s.watched = s.sent[:0], true, false
+	s.sent, s.Multi, s.Transacted, s.watched = s.sent[:0], true, true, false
 	if answer.Refused(err) {
 		if e, refused := answer.NotNow(err); refused {
 			s.NotNow = e
@@ -167,7 +171,7 @@ func (s *Session) track(name string, reply any, err error) {
 		s.guarded = false
 		s.Watching = s.Watching && !ok
 	case "MULTI":
-		s.Multi, s.watched = true, false
+		s.Multi, s.Transacted, s.watched = true, true, false
 	case "EXEC":
 		s.watched = s.watched || s.guarded && reply == nil && err == nil
 		s.guarded = false

@@ -29,7 +29,6 @@ type Conn struct {
 	Pinned bool   // the connection has watched the key since it held the value with which the step compares
 	Pins   bool   // the algorithm's last write is to end with a WATCH
 	Saw    Seen   // what that WATCH saw
-	Reaps  bool   // the server's DEL counts no key that has expired
 
 	Heard func() // told of each reply; nil: nobody
 

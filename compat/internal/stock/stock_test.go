@@ -1,4 +1,4 @@
-package lobby
+package stock
 
 import (
 	"context"
@@ -22,7 +22,7 @@ func TestOneGoesOnForNobody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := oldredis.Run(t, "7.0")
-				var l Lobby
+				var l Stock
 				var under, most atomic.Int32
 				open := make(chan struct{})
 				get := func(ctx context.Context) (redis.Conn, error) {
@@ -41,7 +41,7 @@ func TestOneGoesOnForNobody(t *testing.T) {
 				}
 				enter := func(d time.Duration) error {
 					ctx := limit.Timed(context.Background(), clock.New(), d)
-					c, err := l.Enter(ctx, get)
+					c, err := l.Get(ctx, get)
 					if err == nil {
 						c.Close()
 					}

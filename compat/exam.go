@@ -1,0 +1,259 @@
+package compat
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/cleaning"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/protocol"
+)
+
+// check asks the algorithm, once in each epoch, whether it is safe on this server, and returns
+// the epoch. A check is ten times as long as a step: it goes on beside the steps that wait for it, and what it finds is
+// remembered.
+func (s *server) check(ctx context.Context, key string) (epoch uint64, err error) {
+	switch epoch, known := s.known(); {
+	case known:
+		return epoch, nil
+	case limit.Of(ctx) == 0:
+		return s.examine(ctx, key, nil)
+	}
+	return s.await(ctx, key, 0)
+}
+
+// known reports that the server was found safe in this epoch.
+func (s *server) known() (epoch uint64, known bool) {
+	epoch = s.epoch()
+	return epoch, s.traits.Check == nil || s.checked.Load() == epoch+1
+}
+
+// ready is Abilities.Ready.
+func (s *server) ready(ctx context.Context, key string, trip time.Duration) (took time.Duration, err error) {
+	if _, known := s.known(); known {
+		return time.Duration(s.trip.Load()), nil
+	}
+	if trip > 0 {
+		_, err = s.await(ctx, key, trip)
+		return time.Duration(s.trip.Load()), err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.exams[s.group(key)]; e != nil && !e.givenUp && e.silent() < 2*time.Duration(max(e.trip.Load(), s.trip.Load())) {
+		return 0, ErrTimeout
+	}
+	return 0, ErrUnanswered
+}
+
+// await waits for a check, as long as ctx and its limit let it; with a trip only as long as no answer takes longer than
+// that: else one that others have given up is begun anew.
+func (s *server) await(ctx context.Context, key string, trip time.Duration) (epoch uint64, err error) {
+	anew := trip == 0
+	for {
+		e := s.exam(ctx, key)
+		err := e.wait(ctx, trip)
+		s.mu.Lock()
+		e.waiting--
+		if err != nil { // as long as an answer may take, or the step has taken
+			step := limit.Of(ctx)
+			s.goOn(e, min(cmp.Or(trip, step), time.Since(limit.Until(ctx).Add(-step))))
+		}
+		s.mu.Unlock()
+		switch {
+		case err != nil:
+			return s.epoch(), err
+		case e.panicked != nil:
+			panic(e.panicked)
+		case !e.givenUp || !anew:
+			return e.epoch, e.err
+		}
+	}
+}
+
+// An exam is the checks of one server that are under way. They are few: if all steps that begin at once checked, or all
+// whose connections broke in a busy moment, the server could be too busy with checks to end one in time. Two, so that one
+// which hangs does not hold up all.
+type exam struct {
+	heard  atomic.Int64 // when the server last answered, in nanoseconds of Unix
+	trip   atomic.Int64 // the longest that an answer has taken, in nanoseconds
+	ctx    context.Context
+	cancel func()
+
+	// The server's mu guards these until done is closed.
+	under    int
+	waiting  int           // steps
+	done     chan struct{} // closed when one has found the server safe, or none is under way
+	ended    bool
+	givenUp  bool
+	epoch    uint64
+	err      error
+	panicked any
+}
+
+// hears notes that the server has answered.
+func (e *exam) hears() {
+	now := time.Now().UnixNano()
+	e.trip.Store(max(e.trip.Load(), now-e.heard.Swap(now)))
+}
+
+// silent is for how long it has not.
+func (e *exam) silent() time.Duration { return time.Since(time.Unix(0, e.heard.Load())) }
+
+// wait waits until it is done.
+func (e *exam) wait(ctx context.Context, trip time.Duration) error {
+	rings, stop := limit.Alarm(ctx)
+	defer stop()
+	for {
+		var slow <-chan time.Time
+		if trip > 0 {
+			slow = time.After(trip - e.silent())
+		}
+		select {
+		case <-e.done:
+			return nil
+		case <-ctx.Done():
+			return limit.Cause(ctx)
+		case <-rings:
+			return ErrTimeout
+		case <-slow:
+		}
+		if e.silent() >= trip {
+			return ErrTimeout
+		}
+	}
+}
+
+// goOn has checks go on for which no step waits, as long as no answer takes longer than trip. s.mu is held.
+func (s *server) goOn(e *exam, trip time.Duration) {
+	left := trip - e.silent()
+	switch {
+	case e.waiting > 0 || e.ctx.Err() != nil:
+	case left <= 0:
+		e.givenUp = true
+		e.cancel()
+	default:
+		time.AfterFunc(left, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.goOn(e, trip)
+		})
+	}
+}
+
+// exam is that of key's server, which a step joins.
+func (s *server) exam(ctx context.Context, key string) *exam {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.group(key)
+	e := s.exams[g]
+	if e == nil || e.givenUp {
+		e = &exam{done: make(chan struct{})}
+		e.ctx, e.cancel = cleaning.Of(ctx, cleaning.Alone).Keep(ctx, max(limit.Of(ctx), longestCheck))
+		e.heard.Store(time.Now().UnixNano())
+		s.exams[g] = e
+	}
+	e.waiting++
+	if e.under == 2 {
+		return e
+	}
+	e.under++
+	go func() {
+		epoch, err := uint64(0), errors.New("setnxlock: a check has panicked")
+		defer func() {
+			panicked := recover()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			e.under--
+			if over := err == nil || panicked != nil || e.under == 0; !over || e.ended {
+				return
+			}
+			e.ended, e.epoch, e.err, e.panicked = true, epoch, err, panicked
+			s.trip.Store(e.trip.Load())
+			if s.exams[g] == e {
+				delete(s.exams, g)
+			}
+			close(e.done)
+			e.cancel() // the other
+		}()
+		epoch, err = s.examine(e.ctx, key, e.hears)
+	}()
+	return e
+}
+
+// longestCheck is how long a check may take: many times what one does whose server is 200 ms away.
+const longestCheck = 10 * time.Second
+
+// examine is one check. A proxy answers what it does not know by closing the connection, and so does a
+// broken network: that is no proof, and said as it was seen. Both the check and what is asked then have a connection of
+// the pool's: where no new one is to be had, one that lives would prove nothing.
+func (s *server) examine(ctx context.Context, key string, heard func()) (epoch uint64, err error) {
+	blamed := ""
+	for range checksAtMost {
+		on := ""
+		err = s.afresh(ctx, key, func(c *call) (err error) {
+			epoch = s.epoch()
+			if c.wire.Heard = heard; heard != nil {
+				heard() // it has connected
+			}
+			err = s.traits.Check(&c.Conn, key)
+			on = c.wire.Session.BrokeOn
+			if err == nil && s.shared != nil && c.wire.Session.Transacted {
+				whole := c.keepsWhole(key)
+				if err = limit.Over(ctx); err == nil { // else nobody was asked
+					s.whole.Store(whole)
+				}
+			}
+			return err
+		})
+		if err == nil {
+			s.checked.Store(epoch + 1)
+			return epoch, nil
+		}
+		var e redis.Error
+		if ctx.Err() != nil || protocol.OutcomeOf(err) != protocol.Unknown || errors.As(err, &e) || !answer.Closed(err) || errors.Is(err, net.ErrClosed) {
+			return epoch, err
+		}
+		proof := s.again(ctx, key, s.afresh, func(c *call) error {
+			_, err := c.Do("GET", key)
+			if answer.Refused(err) && !answer.Elsewhere(err) { // an answer all the same
+				return nil
+			}
+			return err
+		})
+		switch {
+		case answer.Elsewhere(proof): // it has no room for another client, …
+			return epoch, proof
+		case proof != nil:
+			return epoch, err
+		}
+		if on == blamed && on != "" {
+			return epoch, fmt.Errorf("%w: closed the connection, twice, on %s: %w", ErrUnanswered, on, err)
+		}
+		blamed = on
+	}
+	return epoch, fmt.Errorf("setnxlock: the connection to the server keeps breaking: %w", err)
+}
+
+// keepsWhole reports that the server keeps transactions whole that are pipelined: it does not run them as one, nor the
+// second one's commands one by one, as Envoy does.
+func (c *call) keepsWhole(key string) bool {
+	one := []protocol.Cmd{{"MULTI"}, {"EXISTS", protocol.Aux(key, "check:"+protocol.NewToken())}, {"EXEC"}}
+	replies, err := c.Pipe(slices.Concat(one, one)...)
+	if err != nil {
+		return false // it hangs up on the question, or was not asked
+	}
+	ran := func(reply any) bool { all, _ := reply.([]any); return len(all) == 1 }
+	return !ran(replies[2]) || ran(replies[5]) // where it has none, none is sent
+}
+
+// checksAtMost is how often a check may lose its connection while reads are answered. If it is the
+// same commands twice in a row, those are blamed, as by package server's Try.
+const checksAtMost = 4

@@ -1,0 +1,163 @@
+package compat_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/stock"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// kept are a lock whose steps travel together, and one that pins its connection.
+var kept = map[string]protocol.Algorithm{"set:lua": setlock.Lua{}, "tx:renamed": txlock.Renamed{}}
+
+// inItsOwnTime runs f in a bubble, with a pool of connections to a server.
+func inItsOwnTime(t *testing.T, f func(t *testing.T, p *redis.Pool)) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := oldredis.New("7.0", oldredis.Options{Clock: clock.New()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		f(t, s.Pool())
+	})
+}
+
+// out is how many connections of p are not in it.
+func out(p *redis.Pool) int { return p.ActiveCount() - p.IdleCount() }
+
+// A pool that is shared with the program's own work never runs dry for what a Locker keeps: a quarter of it at most stays
+// out between two steps, none of a small one, and a second after the last step none at all.
+func TestAPoolIsNotOurs(t *testing.T) {
+	for _, most := range []int{1, 4, 10, 40} {
+		for name, a := range kept {
+			t.Run(fmt.Sprint(name, "/", most), func(t *testing.T) {
+				inItsOwnTime(t, func(t *testing.T, p *redis.Pool) {
+					p.MaxActive, p.MaxIdle, p.Wait = most, most, true
+					k := compat.New(p, a, compat.Options{})
+					var all sync.WaitGroup
+					var inside atomic.Int32
+					together := make(chan struct{}) // all that are inside
+					for n := range most {
+						all.Go(func() {
+							for range 5 {
+								err := k.Do(background, fmt.Sprint("k", n), time.Minute, func(ctx context.Context) error {
+									if int(inside.Add(1)) == most {
+										synctest.Wait()
+										if n := out(p); n > most/4 {
+											t.Errorf("%d connections of %d are kept while nobody does anything", n, most)
+										}
+										close(together)
+									}
+									<-together
+									c := p.Get()
+									defer c.Close()
+									if _, err := c.Do("SELECT", 3); err != nil {
+										return err
+									}
+									_, err := c.Do("SELECT", 0)
+									return err
+								})
+								if err != nil {
+									t.Error(err)
+								}
+							}
+						})
+					}
+					all.Wait()
+					time.Sleep(1100 * time.Millisecond)
+					if n := out(p); n != 0 {
+						t.Errorf("%d connections are out, a second after the last step", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Nothing is left of a Locker that nobody closes, and it can't hurt that its pool is closed.
+func TestPoolIsClosedAndNotItsLocker(t *testing.T) {
+	for name, a := range kept {
+		t.Run(name, func(t *testing.T) {
+			inItsOwnTime(t, func(t *testing.T, p *redis.Pool) { // a bubble with goroutines that are left panics
+				k := compat.New(p, a, compat.Options{})
+				var all sync.WaitGroup
+				for n := range 8 {
+					all.Go(func() { release(t, try(t, k, fmt.Sprint("k", n))) })
+				}
+				all.Wait()
+				p.Close()
+				if _, err := k.TryLock(background, "later", time.Minute); err != nil && !errors.Is(err, compat.ErrUnknown) && protocol.OutcomeOf(err) != protocol.NotSent {
+					t.Errorf("over a closed pool: %v", err)
+				}
+				time.Sleep(2 * time.Second)
+				if _, err := k.TryLock(background, "k0", time.Minute); protocol.OutcomeOf(err) != protocol.NotSent {
+					t.Errorf("over a closed pool, when nothing is kept any more: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// What is kept goes back to its pool after a second, which tests and replaces it.
+func TestOnBorrowIsAsked(t *testing.T) {
+	for name, a := range kept {
+		t.Run(name, func(t *testing.T) {
+			inItsOwnTime(t, func(t *testing.T, p *redis.Pool) {
+				var last atomic.Int64
+				longest := time.Duration(0)
+				p.TestOnBorrow = func(redis.Conn, time.Time) error {
+					now := time.Now().UnixNano()
+					if before := last.Swap(now); before > 0 {
+						longest = max(longest, time.Duration(now-before))
+					}
+					return nil
+				}
+				k := compat.New(p, a, compat.Options{})
+				for range 100 {
+					release(t, try(t, k, "k"))
+					time.Sleep(100 * time.Millisecond)
+				}
+				if last.Load() == 0 || longest > 2500*time.Millisecond {
+					t.Errorf("for %v the pool tested nothing", longest)
+				}
+				k.Close(background) //nolint:errcheck
+			})
+		})
+	}
+}
+
+// Redigo's own connections are known, whichever way the pool gets them, and a program's are not.
+func TestWhatIsKnownToBeShareable(t *testing.T) {
+	addr := realredis.Start(t)
+	for name, c := range map[string]struct {
+		dial func() (redis.Conn, error)
+		want bool
+	}{
+		"redigo's":    {func() (redis.Conn, error) { return redis.Dial("tcp", addr) }, true},
+		"a program's": {func() (redis.Conn, error) { c, err := redis.Dial("tcp", addr); return struct{ redis.Conn }{c}, err }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &redis.Pool{Dial: c.dial}
+			defer p.Close()
+			conn := p.Get()
+			defer conn.Close()
+			if got := stock.Shareable(conn); got != c.want {
+				t.Errorf("shareable: %v", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,274 @@
+package compat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/cleaning"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/internal/mux"
+	"github.com/setnxlock/setnxlock/compat/internal/safe"
+	"github.com/setnxlock/setnxlock/compat/internal/slot"
+	"github.com/setnxlock/setnxlock/compat/internal/stock"
+	"github.com/setnxlock/setnxlock/compat/internal/wire"
+	"github.com/setnxlock/setnxlock/compat/protocol"
+)
+
+// A call is a step with its connection; its Conn is what the algorithm sees of that.
+type call struct {
+	protocol.Conn
+	wire   wire.Conn
+	shared mux.Step    // what the connection is if the step shares one
+	own    *stock.Conn // what it is if not
+
+	fresh   bool        // the connection is to be one of the pool's: neither shared nor kept here
+	alone   bool        // no other step is under way
+	pin     **stock.Pin // where to note that a lease has pinned the connection; nil: it goes back
+	refused bool        // nobody waits for the connection to be returned
+	clean   bool        // it was returned as one that can be used again
+}
+
+type ofWaiter struct{}
+
+func waiterOf(ctx context.Context) string {
+	name, _ := ctx.Value(ofWaiter{}).(string)
+	return name
+}
+
+// Calls are large, and needed for the length of a step.
+var calls = sync.Pool{New: func() any { return new(call) }}
+
+func (c *call) lend(borrowed redis.Conn) {
+	c.wire.Conn = borrowed
+	protocol.Bind(&c.Conn, &c.wire)
+}
+
+func (c *call) begin(ctx context.Context) {
+	c.wire.Begin(ctx)
+	c.wire.Waiter = waiterOf(ctx)
+}
+
+// do runs one step over a connection; over another one if all that happened was that a cluster redirected it in a way
+// that its Source could not follow, or that this one leads to a server that can't serve us.
+func (s *server) do(ctx context.Context, key string, step func(*call) error) error {
+	return s.over(ctx, key, false, step)
+}
+
+// afresh is do over a connection of the pool's.
+func (s *server) afresh(ctx context.Context, key string, step func(*call) error) error {
+	return s.over(ctx, key, true, step)
+}
+
+func (s *server) over(ctx context.Context, key string, fresh bool, step func(*call) error) error {
+	err := s.once(ctx, key, fresh, step)
+	left := 1
+	if answer.Elsewhere(err) { // each idle connection may lead there
+		left += s.idle()
+	}
+	for ; left > 0 && elsewhere(err); left-- {
+		err = s.once(ctx, key, fresh, step)
+	}
+	return err
+}
+
+// elsewhere reports that a step did nothing because its connection led to the wrong server.
+func elsewhere(err error) bool {
+	o := protocol.OutcomeOf(err)
+	return (o == protocol.NotSent || o == protocol.Refused) && (answer.Redirected(err) || answer.Elsewhere(err))
+}
+
+// once asks, before it borrows a connection, whether the context is done: redigo would kill a
+// healthy connection for it. A step that is alone has a connection of its own; steps that are under way at once share.
+func (s *server) once(ctx context.Context, key string, fresh bool, step func(*call) error) error {
+	if err := limit.Over(ctx); err != nil {
+		return protocol.NotSent.Mark(err)
+	}
+	c := calls.Get().(*call)
+	c.fresh, c.alone = fresh, s.underWay.Add(1) == 1
+	defer s.underWay.Add(-1)
+	if s.shared != nil && !fresh && !c.alone && !s.source.odd.Load() {
+		c.shared = s.shared.Step(key)
+		c.lend(&c.shared)
+	} else {
+		var err error
+		if c.own, err = s.borrow(ctx, key, fresh); err != nil {
+			return noConnection(ctx, err)
+		}
+		c.lend(c.own)
+	}
+	c.begin(ctx)
+	return s.run(ctx, key, c, step)
+}
+
+// run runs a step that has its connection, and gives that back.
+func (s *server) run(ctx context.Context, key string, c *call, step func(*call) error) (err error) {
+	onPanic(func() { err = c.verdict(key, step(c)) }, func() {
+		wire.Drop(c.wire.Conn)
+		s.putBack(c)
+	})
+	unsent := c.own == nil && c.shared.Unsent()
+	if unsent && protocol.OutcomeOf(err) == protocol.Unknown {
+		err = noConnection(ctx, err)
+	}
+	if c.wire.Session.Useless {
+		wire.Drop(c.wire.Conn)
+	}
+	if (c.wire.Unheard() || answer.Closed(err)) && !unsent {
+		s.doubt(key)
+	}
+	switch live := c.Err() == nil; {
+	case c.pin != nil && live:
+		*c.pin = c.own.Pin()
+		c.clean = true
+	case c.refused && live && c.wire.Session.Watching:
+		s.returnLater(c)
+		return err
+	default:
+		s.putBack(c)
+	}
+	if c.clean { // else what was to be sent may still be read
+		*c = call{}
+		calls.Put(c)
+	}
+	return err
+}
+
+func noConnection(ctx context.Context, err error) error {
+	return protocol.NotSent.Mark(fmt.Errorf("setnxlock: no connection: %w", limit.Because(ctx, err)))
+}
+
+// borrow gets a connection, and never outlasts ctx or the step's limit. With a context that has
+// ended it asks nobody: redigo's Pool panics if it is closed, and asked so.
+func (s *server) borrow(ctx context.Context, key string, fresh bool) (*stock.Conn, error) {
+	if err := limit.Over(ctx); err != nil {
+		return nil, err
+	}
+	from := s.stock(key)
+	get := from.Get
+	if fresh {
+		get = from.Fetch
+	}
+	return get(ctx, func(ctx context.Context) (redis.Conn, error) { return s.connect(ctx, key) })
+}
+
+// connect gets a connection, and closes the errored one that a redis.Pool returns beside an error.
+func (s *server) connect(ctx context.Context, key string) (c redis.Conn, err error) {
+	defer safe.Catch(&err)
+	c, err = s.source.Get(ctx, key)
+	switch {
+	case err == nil:
+		return safe.Over(c), nil
+	case c != nil:
+		c.Close()
+	}
+	return nil, err
+}
+
+// stock has the connections to key's server.
+func (s *server) stock(key string) *stock.Stock {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.group(key)
+	if s.stocks[g] == nil {
+		st := &stock.Stock{Most: s.keeps, Prompt: s.source.Prompt, Idle: s.source.Idle, Full: s.source.full, Epoch: s.source.Epoch}
+		if s.crew != nil {
+			st.Run, st.Still = s.crew.Run, !s.crew.Attended()
+		}
+		s.stocks[g] = st
+	}
+	return s.stocks[g]
+}
+
+// group is what one server may serve with key: those of one slot, in a cluster, where the one that hangs must not hold
+// up the others.
+func (s *server) group(key string) int {
+	if s.source.Slots {
+		return slot.Of(key)
+	}
+	return 0
+}
+
+// keep has connections kept, pinned and shared, for the steps of a Locker whose Crew is crew.
+func (s *server) keep(crew *cleaning.Crew) {
+	s.crew = crew
+	if s.source.Slots {
+		return
+	}
+	s.keeps = s.source.Keep
+	defer func() { s.pins = s.keeps > 0 }()
+	if s.keeps == 0 || s.source.Prompt || s.traits.Check == nil {
+		return
+	}
+	most := min((s.keeps+1)/2, 4)
+	s.keeps -= most
+	s.shared = &mux.Pool{Most: most, Whole: s.whole.Load, Epoch: s.source.Epoch, Job: crew.Job, Borrow: func(ctx context.Context, key string) (redis.Conn, error) {
+		c, err := s.borrow(cleaning.With(ctx, crew), key, false)
+		if err != nil {
+			return nil, err
+		}
+		return c, nil
+	}}
+}
+
+// close gives back what is kept.
+func (s *server) close() {
+	if s.shared != nil {
+		s.shared.Close()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, st := range s.stocks {
+		st.Close()
+	}
+}
+
+// doubt is told that a connection for key did not answer, or was closed.
+func (s *server) doubt(key string) {
+	s.stock(key).Doubt()
+	if s.shared != nil {
+		s.shared.Doubt()
+	}
+}
+
+// returnLater returns a connection in the background: a client that was refused does not wait for the server once more.
+func (s *server) returnLater(c *call) {
+	c.wire.Anew()
+	s.crew.Run(func() { s.putBack(c) })
+}
+
+func (s *server) putBack(c *call) {
+	if c.Err() != nil && !c.wire.GivenUp() {
+		s.checked.Store(0) // the next connection may lead to another server
+	}
+	c.clean = c.wire.Return()
+}
+
+// verdict is a step's error after what happened to the connection and what a cluster answered in it. An algorithm's
+// word is no answer where a reply never came. That a server was found unsafe while it was moving the slot says
+// nothing about it.
+func (c *call) verdict(key string, err error) error {
+	if o := protocol.OutcomeOf(err); c.wire.Session.Open && (o == protocol.Refused || o == protocol.NotSent) {
+		return protocol.Unknown.Mark(&limit.CallerError{Err: err})
+	}
+	if c.wire.Session.NotNow != "" && errors.Is(err, ErrUnsafeServer) {
+		err = c.wire.Session.NotNow
+	}
+	if e, ok := err.(redis.Error); ok && strings.Contains(string(e), "would overflow") { // only a fence's counter counts
+		_, err := c.Fence(key, e)
+		return err
+	}
+	_, notNow := answer.NotNow(err)
+	switch denied := c.Denied(key, err); {
+	case c.wire.Session.Ran || answer.Known(err) == nil:
+		return denied
+	case notNow:
+		return protocol.NotSent.Mark(err)
+	default:
+		return protocol.Refused.Mark(denied)
+	}
+}

@@ -826,5 +826,5 @@ func (c *call) merges(key string) bool {
 }
 
 // checksAtMost is how often a check may lose its connection while reads are answered. If it is the
-// same commands twice in a row, those are blamed, as by package server's Try.
+// same commands twice in a row, those are blamed, as by package probe's Check.
 const checksAtMost = 4

@@ -1,6 +1,6 @@
 // Package ability is what a lock may need of a server: each ability with its name, the Redis that
 // brought it, and the question that finds out whether a server has it. This is the only such table:
-// a lock's own check (protocol.Traits.Check), package server, package auto and the command all read
+// a lock's own check (protocol.Traits.Check), package probe and the command all read
 // it and ask its questions.
 //
 //	func (k Lock) check(c *protocol.Conn, key string) error {

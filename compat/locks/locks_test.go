@@ -15,9 +15,9 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/probe"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
-	"github.com/setnxlock/setnxlock/compat/server"
 )
 
 // Each row is complete, and what it says of itself agrees.
@@ -73,7 +73,7 @@ func newer(a, b string) bool {
 func TestNeeds(t *testing.T) {
 	for _, version := range append(oldredis.Versions(), oldredis.Profiles()...) {
 		s := oldredis.Run(t, version)
-		r, err := server.Probe(t.Context(), compat.Pooled(s), server.Options{})
+		r, err := probe.Ask(t.Context(), compat.Pooled(s), probe.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +88,7 @@ func TestNeeds(t *testing.T) {
 				}
 				o := locks.Options{Fence: fence, Millis: r.Millis, ServerClock: r.Time, Lease: time.Minute}
 				a := l.New(o)
-				err := locks.Check(t.Context(), compat.Pooled(s), a, "k", server.Options{})
+				err := probe.Check(t.Context(), compat.Pooled(s), a, "k", probe.Options{})
 				if err != nil && !errors.Is(err, compat.ErrUnsafeServer) && !(version == "twemproxy" && errors.Is(err, compat.ErrUnanswered)) {
 					t.Errorf("%s on %s, fence %v: %v", l.Name, version, fence, err)
 				}

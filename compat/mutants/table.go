@@ -50,7 +50,7 @@ var (
 	lied        = tested("compat/promises", "NeverOutlives|FailedAttempts")
 	dialing     = tested("compat/promises", "ADialThat")
 	bounded     = tested("compat/promises", "CleanupIsBounded|CloseIsBounded|ASilentKey|ReleaseTokenAfter|CloseWaits|DoSays")
-	strange     = tested("compat/auto", "Strangers")
+	strange     = tested("compat/probe", "Strangers")
 
 	getset = tested("getsetlock", "^Test([^CM]|Classic)")
 	tx     = tested("txlock", "^Test([^CM]|Classic|Check)")
@@ -81,7 +81,7 @@ var (
 var columns = slices.Concat(
 	whole("compat/internal/lease", "compat/internal/queue", "compat/internal/mux", "compat/internal/schedule",
 		"compat/internal/wire", "compat/internal/limit", "compat/internal/cleaning", "compat/internal/oneline",
-		"compat/internal/script", "compat/internal/listcas", "compat/adapter", "compat/auto", "compat/setlock", "txlock",
+		"compat/internal/script", "compat/internal/listcas", "compat/adapter", "compat/probe", "compat/setlock", "txlock",
 		"getsetlock", "compat/locks", "compat/sentinel", "compat/redlock", "compat/cluster", "compat/rwlock",
 		"compat/multilock", "compat/bridge", "compat/conformance"),
 	[]column{
@@ -642,13 +642,13 @@ var table = []mutant{
 		swap("protocol.Refused.Mark(denied)", "denied"), answered),
 	row("a Lock does not wait for what waiting cures", "compat.wait.waitedOut",
 		swap("answer.Passes(err)", "false"), answered),
-	row("a role that nobody knows is a master's", "server.Report.Unsafe",
+	row("a role that nobody knows is a master's", "probe.Report.Unsafe",
 		never(`r.Role != "" && r.Role != "master"`), strange),
-	row("two servers behind one address are one", "server.probe.elsewhere",
+	row("two servers behind one address are one", "probe.prober.elsewhere",
 		never(`id != "" && theirs != "" && theirs != id`), strange),
-	row("two stores behind one address are one", "server.probe.elsewhere",
+	row("two stores behind one address are one", "probe.prober.elsewhere",
 		never("text(r[0]) != mark"), strange),
-	row("a node of a cluster has all keys", "server.Report.Unsafe", never(`r.Moved != ""`), strange),
+	row("a node of a cluster has all keys", "probe.Report.Unsafe", never(`r.Moved != ""`), strange),
 	row("a microsecond may be longer than a second", "answer.Time", swap("us < 1e6", "us >= 0"), strange),
 	row("a limit below a value is not found", "limit.Until",
 		swap("ctx.Value(key{})", "ctx"), tested("compat/internal/limit", "")),

@@ -1,4 +1,4 @@
-package server
+package probe
 
 import (
 	"fmt"
@@ -30,7 +30,7 @@ const (
 )
 
 // warnings draws the conclusions.
-func warnings(p *probe) []Warning {
+func warnings(p *prober) []Warning {
 	var list []Warning
 	warn := func(id, format string, args ...any) {
 		list = append(list, Warning{id, fmt.Sprintf(format, args...)})
@@ -75,7 +75,7 @@ func warnings(p *probe) []Warning {
 }
 
 // configured draws those that come from the configuration, as far as it is known.
-func (p *probe) configured(warn func(id, format string, args ...any)) {
+func (p *prober) configured(warn func(id, format string, args ...any)) {
 	var unknown []string
 	policy, knowsPolicy := p.conf["maxmemory-policy"]
 	memory, knowsMemory := p.conf["maxmemory"]

@@ -1,4 +1,4 @@
-package auto
+package probe
 
 import (
 	"slices"
@@ -6,12 +6,11 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/locks"
-	"github.com/setnxlock/setnxlock/compat/server"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
 // risks are those of a lock on this server.
-func risks(l locks.Lock, r server.Report, o Options) []string {
+func risks(l locks.Lock, r Report, o Options) []string {
 	var list []string
 	switch {
 	case l.Family() == "getset":
@@ -37,7 +36,7 @@ func risks(l locks.Lock, r server.Report, o Options) []string {
 // late is the risk of every lock that has a lease.
 const late = "a holder that pauses past the end of its lease and writes on is not stopped by the lock, only by a fence that is looked at where it writes"
 
-func tokenRisks(r server.Report) []string {
+func tokenRisks(r Report) []string {
 	risks := []string{late}
 	if !r.Millis {
 		risks = append(risks, "leases are whole seconds on the server, and a dead holder's key stays up to a second longer than its ttl")
@@ -46,11 +45,11 @@ func tokenRisks(r server.Report) []string {
 }
 
 // watchRisks are those of tokens that are compared under WATCH.
-func watchRisks(r server.Report) []string {
+func watchRisks(r Report) []string {
 	return append(tokenRisks(r), "over its maxmemory the server may refuse transactions, as 2.0 to 2.4 and 5.0 and later do, and a lock can then neither be extended nor released before its end")
 }
 
-func timestampRisks(r server.Report, o Options) []string {
+func timestampRisks(r Report, o Options) []string {
 	agree := "the clients' clocks must agree to less than a lease has left when it is released or extended: one that is fast by more takes a lock that is held; a dialect's Margin waits longer"
 	if o.Dialect.Margin > 0 {
 		agree = "the clients' clocks must agree to within " + o.Dialect.Margin.String() + " and what a lease has left: one that is fast by more takes a lock that is held"
@@ -70,22 +69,22 @@ func timestampRisks(r server.Report, o Options) []string {
 
 // serverRisks are those that do not come from the lock. They clear c.Safe where
 // the server may drop its key.
-func serverRisks(r server.Report, c *Choice) []string {
+func serverRisks(r Report, c *Choice) []string {
 	var risks []string
 	for _, w := range r.Warnings {
 		switch w.ID {
-		case server.WarnEvictionAll:
+		case WarnEvictionAll:
 			c.Safe = false
-		case server.WarnEvictionVolatile:
+		case WarnEvictionVolatile:
 			if strings.HasPrefix(c.Name, "getset:") {
 				continue // its keys have no TTL
 			}
 			c.Safe = false
-		case server.WarnEndlessKeys:
+		case WarnEndlessKeys:
 			if strings.HasPrefix(c.Name, "getset:") {
 				continue
 			}
-		case server.WarnNoPersistence, server.WarnFailover, server.WarnCluster, server.WarnProxy:
+		case WarnNoPersistence, WarnFailover, WarnCluster, WarnProxy:
 		default:
 			continue
 		}

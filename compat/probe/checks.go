@@ -1,4 +1,4 @@
-package server
+package probe
 
 import (
 	"cmp"
@@ -24,33 +24,33 @@ var checks = []struct {
 	name   string
 	of     ability.Ability
 	writes bool
-	run    func(p *probe) bool
+	run    func(p *prober) bool
 }{
-	{"GET", "", false, (*probe).get},
-	{"PING", "", false, (*probe).ping},
-	{"INFO", "", false, (*probe).askInfo},
-	{"ROLE", "", false, (*probe).role},
-	{"CONFIG", "", false, (*probe).config},
+	{"GET", "", false, (*prober).get},
+	{"PING", "", false, (*prober).ping},
+	{"INFO", "", false, (*prober).askInfo},
+	{"ROLE", "", false, (*prober).role},
+	{"CONFIG", "", false, (*prober).config},
 	{"TIME", ability.Time, false, nil},
-	{"a write", "", false, (*probe).write},
-	{"MULTI", ability.Multi, true, (*probe).multi},
-	{"one server", "", true, (*probe).one},
-	{"EVAL", ability.Scripts, true, (*probe).eval},
+	{"a write", "", false, (*prober).write},
+	{"MULTI", ability.Multi, true, (*prober).multi},
+	{"one server", "", true, (*prober).one},
+	{"EVAL", ability.Scripts, true, (*prober).eval},
 	{"SETNX", ability.Setnx, true, nil},
 	{"SETNX and a TTL", ability.SetnxOnTTL, true, nil},
 	{"GETSET", ability.Getset, true, nil},
-	{"GETSET and a TTL", "", true, (*probe).getsetTTL},
+	{"GETSET and a TTL", "", true, (*prober).getsetTTL},
 	{"EXPIRE twice", ability.ExpireAgain, true, nil},
 	{"SETEX", ability.Setex, true, nil},
 	{"RENAMENX", ability.Renamenx, true, nil},
 	{"WATCH", ability.Watch, true, nil},
-	{"lists", ability.Lists, true, (*probe).lists},
+	{"lists", ability.Lists, true, (*prober).lists},
 	{"milliseconds", ability.Milliseconds, true, nil},
 	{"SET NX PX", ability.SetNXPX, true, nil},
 }
 
 // finds asks for an ability and notes the answer.
-func (p *probe) finds(a ability.Ability) (ok bool, err error) {
+func (p *prober) finds(a ability.Ability) (ok bool, err error) {
 	why := ""
 	err = p.question(func(q *ability.Asker) (err error) {
 		why, err = q.Ask(a)
@@ -69,14 +69,14 @@ func (p *probe) finds(a ability.Ability) (ok bool, err error) {
 }
 
 // notAsked is the account of a question that was not.
-func (p *probe) notAsked(why string) bool {
+func (p *prober) notAsked(why string) bool {
 	p.asked, p.answers = []string{"–"}, []string{"not asked: " + why}
 	return false
 }
 
 // question asks anew as long as the connection breaks in the middle: what had been done by then
 // was tidied up.
-func (p *probe) question(ask func(q *ability.Asker) error) (err error) {
+func (p *prober) question(ask func(q *ability.Asker) error) (err error) {
 	for try, lost := 0, -1; try < 3 && lost != p.lost && p.err == nil; try++ {
 		lost = p.lost
 		p.conn = &conn{ask: p.asks, failed: func() error { return p.err }}
@@ -90,7 +90,7 @@ func (p *probe) question(ask func(q *ability.Asker) error) (err error) {
 // alike. Redis 1.0 takes each of a request's five lines for a command and
 // answers them all, so that among five replies in a row, wherever they begin,
 // there is one to "$3" and one to "GET" without its key.
-func (p *probe) get() bool {
+func (p *prober) get() bool {
 	get := protocol.Cmd{"GET", p.a}
 	r := p.ask(get, get, get, get, get)
 	p.asked = []string{"GET a, five times"}
@@ -132,7 +132,7 @@ func (p *probe) get() bool {
 const another = "another server"
 
 // unfit ends the questions: the server does not answer as every Redis does.
-func (p *probe) unfit(why, use string) {
+func (p *prober) unfit(why, use string) {
 	p.err = &protocol.UnsafeServerError{Version: p.r.Version, Why: why, Use: use}
 }
 
@@ -142,7 +142,7 @@ const slots = 64
 
 // node finds out whether this is a node of a cluster that is not followed: some keys are then another node's.
 // It goes on with scratch keys of its own.
-func (p *probe) node() bool {
+func (p *prober) node() bool {
 	if p.source.Slots {
 		return true
 	}
@@ -173,13 +173,13 @@ func (p *probe) node() bool {
 	return true
 }
 
-func (p *probe) ping() bool {
+func (p *prober) ping() bool {
 	p.r.Ping = text(p.ask(protocol.Cmd{"PING"})[0]) == "PONG"
 	return p.r.Ping
 }
 
 // write is the first, and finds out whether this is a replica or a full server.
-func (p *probe) write() bool {
+func (p *prober) write() bool {
 	p.wrote, p.tidy = true, p.dels()
 	err := p.question((*ability.Asker).Prepare)
 	p.r.Writable = err == nil && p.err == nil
@@ -198,7 +198,7 @@ const others = 4
 
 // one finds out whether other connections lead to the server that this one does: a balancer over several masters has
 // each client lock on its own. A no is asked twice, because a server may be replaced meanwhile.
-func (p *probe) one() bool {
+func (p *prober) one() bool {
 	looked := false
 	for range 2 {
 		if looked, p.r.Several = p.elsewhere(); p.r.Several == "" || p.err != nil {
@@ -216,7 +216,7 @@ func (p *probe) one() bool {
 }
 
 // elsewhere says what another connection has otherwise, and whether one was looked at.
-func (p *probe) elsewhere() (looked bool, why string) {
+func (p *prober) elsewhere() (looked bool, why string) {
 	mark, id := protocol.NewToken(), ""
 	if p.r.Info {
 		id = runID(p.ask(protocol.Cmd{"INFO"})[0])
@@ -268,7 +268,7 @@ func runID(info any) string {
 
 // denied is what a refusal of the first questions means. What the user's ACL has to cover is not
 // our scratch keys alone, but what their prefix says: the locks.
-func (p *probe) denied(err error) error {
+func (p *prober) denied(err error) error {
 	err = p.conn.denied(p.o.beside(), err)
 	var d *protocol.DeniedError
 	if errors.As(err, &d) && d.Key != "" {
@@ -281,7 +281,7 @@ func (p *probe) denied(err error) error {
 }
 
 // multi is what a fence needs: a transaction in which INCR counts.
-func (p *probe) multi() bool {
+func (p *prober) multi() bool {
 	ok, err := p.finds(ability.Multi)
 	p.forbidden = answer.Of(err) == answer.Permission
 	if !ok {
@@ -292,13 +292,13 @@ func (p *probe) multi() bool {
 	return ok
 }
 
-func (p *probe) eval() bool {
+func (p *prober) eval() bool {
 	ok, _ := p.finds(ability.Scripts)
 	p.asker.Without(!p.r.Multi, !ok)
 	return ok
 }
 
-func (p *probe) getsetTTL() bool {
+func (p *prober) getsetTTL() bool {
 	if !p.r.Getset {
 		return p.notAsked("GETSET was not seen to work")
 	}
@@ -315,7 +315,7 @@ func (p *probe) getsetTTL() bool {
 
 // lists asks by the very commands that a lock sends. It is for servers
 // that have transactions.
-func (p *probe) lists() bool {
+func (p *prober) lists() bool {
 	if !p.r.Multi {
 		return p.notAsked("there is no MULTI")
 	}

@@ -1,4 +1,4 @@
-package server
+package probe
 
 import (
 	"context"
@@ -55,9 +55,9 @@ type identity struct {
 	User    string `json:"user,omitempty"`
 }
 
-// Probe is the function [Probe], unless the server is remembered: then it only sends three commands
+// Ask is the function [Ask], unless the server is remembered: then it only sends three commands
 // to recognise it. known says that it was remembered.
-func (m *Memory) Probe(ctx context.Context, source compat.Source, o Options) (r Report, known bool, err error) {
+func (m *Memory) Ask(ctx context.Context, source compat.Source, o Options) (r Report, known bool, err error) {
 	who, err := identify(ctx, source, o)
 	if err != nil && !errors.Is(err, errUnnamed) {
 		return r, false, err
@@ -73,7 +73,7 @@ func (m *Memory) Probe(ctx context.Context, source compat.Source, o Options) (r 
 			return r, true, nil
 		}
 	}
-	r, probed := Probe(ctx, source, o)
+	r, probed := Ask(ctx, source, o)
 	if probed == nil && err == nil && r.Writable && r.Kind != "proxy" && r.Unsafe() == nil {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -188,7 +188,7 @@ var errUnnamed = errors.New("setnxlock: the server has no name")
 
 // identify asks a server who it is, and who we are to it.
 func identify(ctx context.Context, source compat.Source, o Options) (identity, error) {
-	p := newProbe(ctx, source, o)
+	p := newProber(ctx, source, o)
 	defer p.close()
 	told, err := redis.String(p.ask(protocol.Cmd{"INFO"})[0], nil)
 	if p.err != nil {

@@ -1,15 +1,37 @@
-// Package server finds out what a Redis server can do for a lock by trying it: the server has a
-// command if the command did what it should on a scratch key. What INFO says is only a hint. PING,
-// INFO, CONFIG and EVAL may all be refused or renamed, and the connection may break: many proxies
-// close it on a command that they don't know.
+// Package probe asks a server what it can do for a lock, and chooses the safest lock of this module
+// that it supports:
 //
-//	r, err := server.Probe(ctx, compat.Pooled(pool), server.Options{})
-//	offset, uncertainty, err := server.Offset(ctx, compat.Pooled(pool), nil, server.Options{})
+//	locks, choice, err := probe.New(ctx, compat.Pooled(pool), compat.Options{})
+//	report, err := probe.Ask(ctx, compat.Pooled(pool), probe.Options{})
+//	choice, err := probe.Choose(ctx, compat.Pooled(pool), report, probe.Options{})
+//	offset, uncertainty, err := probe.Offset(ctx, compat.Pooled(pool), nil, probe.Options{})
 //
-// Package ability has what a lock may need, and the questions; Report.Can says whether the server
-// has it, and Try runs a lock's own check there. Package locks has what each lock needs, and
-// package auto chooses one.
-package server
+// It asks by trying: the server has a command if the command did what it should on a scratch key.
+// What INFO says is only a hint. PING, INFO, CONFIG and EVAL may all be refused or renamed, and the
+// connection may break: many proxies close it on a command that they don't know. Package ability
+// has what a lock may need, and the questions; package locks has what each lock needs.
+//
+// It chooses by asking each lock whether it is safe there, in the order of locks.Preferred:
+//
+//	set:lua          SET NX PX, scripts                         Redis 2.6.12
+//	set:watch        SET NX PX, WATCH                           2.6.12 that forbids scripts
+//	tx:renamed       TTLs hold, WATCH, RENAMENX keeps the TTL   2.4
+//	tx:guarded       TTLs hold, WATCH                           2.2
+//	set:script       scripts, no transactions                   twemproxy 0.2
+//	getset:guarded   WATCH                                      to join a fleet of timestamp locks
+//	getset:listed    MULTI, in which list commands compare      2.0
+//	getset:classic   SETNX and GETSET                           1.2, other proxies
+//
+// Redis 2.6.0–2.6.11 has scripts and no SET NX PX: there the choice is tx:renamed and not
+// set:script. tx:renamed acquires in as few round trips, and the AOF has the moment at which each of
+// its leases ends. A script is in the AOF as it was sent, so that after a restart each lease would
+// begin again.
+//
+// A choice is for one server. Clients that share keys must all choose tokens, or all choose
+// timestamps. All locks of txlock and setlock write the same tokens, so their clients exclude each
+// other even if some reach the server through a proxy, or only some have been updated. If some
+// clients could choose tokens and others timestamps, name the lock instead.
+package probe
 
 import (
 	"cmp"
@@ -23,20 +45,18 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
 // ErrAuth means that the server asks for a password, or for another one.
 var ErrAuth = errors.New("setnxlock: the server does not let us in")
 
-// Options are Probe's and Offset's. The zero value is ready to use.
+// Options are for asking and for choosing. The zero value is ready to use: it chooses the safest lock
+// that the server supports.
 type Options struct {
 	// Prefix begins the name of every scratch key, for servers whose ACL lets a user have certain
-	// names only: the prefix of the locks, or the key that is to be locked. Default: none.
+	// names only: the prefix of the locks' keys, or the key to be locked if they have none in common.
 	Prefix string
-
-	// Where names the way to the server for a [Memory], if there are several: for example directly,
-	// and through a proxy that allows fewer commands.
-	Where string
 
 	// Timeout bounds each question and the cleaning up. No answer by then counts as a refusal.
 	// Default: 2 s.
@@ -45,9 +65,22 @@ type Options struct {
 	// Brief asks what the server is, not what it can do: Report.NotAsked has all abilities.
 	Brief bool
 
-	// Token makes the names of the scratch keys, which must be nobody else's.
-	// nil: protocol.NewToken.
-	Token func() string
+	// Memory remembers what servers answered. nil: one Memory for the whole process.
+	Memory *Memory
+
+	// Where names the way to the server for a [Memory], if there are several: for example directly,
+	// and through a proxy that allows fewer commands.
+	Where string
+
+	// Fence asks for a lock that draws fences. A server without MULTI can't, and is refused.
+	Fence bool
+
+	// Dialect, if it is not the zero value, is how a fleet writes its
+	// timestamps, with which keys are shared: then only getsetlock is chosen.
+	Dialect getsetlock.Dialect
+
+	// Owner names the holder in the lock's tokens: see locks.Options.
+	Owner string
 }
 
 // beside is what all scratch keys begin with.
@@ -60,7 +93,7 @@ func (o Options) timeout() time.Duration {
 	return 2 * time.Second
 }
 
-// A Report is what [Probe] found out about a server. In the comments on what a server can do, the
+// A Report is what [Ask] found out about a server. In the comments on what a server can do, the
 // number is the first Redis that can.
 type Report struct {
 	Version string // redis_version of INFO, where other servers say which Redis they are like; "" if it does not say
@@ -95,9 +128,9 @@ type Report struct {
 
 	// NotAsked are the abilities of which nothing is known, because the server refuses writes, or
 	// because the question could leave a key behind that never expires.
-	NotAsked []ability.Ability
-	Warnings []Warning
-	Checks   []Check
+	NotAsked  []ability.Ability
+	Warnings  []Warning
+	Questions []Question
 
 	who identity // "": it is not remembered
 
@@ -110,8 +143,8 @@ type Warning struct {
 	Text string `json:"text"` // for people: one sentence, without a full stop
 }
 
-// A Check is one question and its answer. The scratch keys are called a and b in it.
-type Check struct {
+// A Question is one that was asked, and its answer. The scratch keys are called a and b in it.
+type Question struct {
 	Name   string `json:"name"`
 	Asked  string `json:"asked"`  // the commands, as sent in one write
 	Answer string `json:"answer"` // the replies
@@ -128,7 +161,7 @@ func (r *Report) field(a ability.Ability) *bool {
 	}[a], new(bool))
 }
 
-// Abilities returns all abilities that Probe asks for, the oldest first.
+// Abilities returns all abilities that Ask asks for, the oldest first.
 func (r Report) Abilities() []ability.Ability { return ability.All() }
 
 // Can reports whether the server showed that it has the ability.
@@ -139,7 +172,7 @@ func (r Report) Has(id string) bool {
 	return slices.ContainsFunc(r.Warnings, func(w Warning) bool { return w.ID == id })
 }
 
-// Probe finds out what the server behind source can do. It sends about thirty writes, some more for
+// Ask finds out what the server behind source can do. It sends about thirty writes, some more for
 // each command on which the server closes the connection. It uses one connection at a time, but for one question:
 // whether four more lead to the same server, for which a pool of fewer lends what it has. It
 // writes to two scratch keys of random names and removes them, also when it fails or ctx ends. Each
@@ -151,8 +184,8 @@ func (r Report) Has(id string) bool {
 // Redis since 1.2 does ([compat.ErrUnsafeServer], a [*compat.UnsafeServerError]), leaves all but one of several
 // unanswered ([compat.ErrUnanswered]), or if ctx ends (its error). It is no error if the server refuses writes:
 // Writable is then false, Refused says why, and what needs a write is in NotAsked.
-func Probe(ctx context.Context, source compat.Source, o Options) (Report, error) {
-	p := newProbe(ctx, source, o)
+func Ask(ctx context.Context, source compat.Source, o Options) (Report, error) {
+	p := newProber(ctx, source, o)
 	p.run()
 	if p.err == nil {
 		p.r.Kind, p.r.Own, p.r.Why = kind(p)
@@ -184,8 +217,8 @@ func (r Report) Unsafe() error {
 	return unsafe
 }
 
-// A probe is a Report in the making.
-type probe struct {
+// A prober is a Report in the making.
+type prober struct {
 	*session
 	o       Options
 	asker   *ability.Asker
@@ -206,24 +239,21 @@ type probe struct {
 	asked, answers []string // of check
 }
 
-func newProbe(ctx context.Context, source compat.Source, o Options) *probe {
-	p := &probe{r: &Report{}, o: o, conn: &conn{}}
+func newProber(ctx context.Context, source compat.Source, o Options) *prober {
+	p := &prober{r: &Report{}, o: o, conn: &conn{}}
 	p.session = newSession(ctx, source, o.timeout(), "")
-	if o.Token == nil {
-		o.Token = protocol.NewToken
-	}
-	p.scratch(o.beside() + o.Token())
+	p.scratch(o.beside() + protocol.NewToken())
 	return p
 }
 
 // scratch begins with scratch keys that nobody else has: a, and one in its slot.
-func (p *probe) scratch(a string) {
+func (p *prober) scratch(a string) {
 	p.a, p.b, p.key = a, protocol.Aux(a, "b"), a
 	p.asker = ability.New(nil, p.a, p.b, false)
 	p.asker.Again = func() { p.asked, p.answers = nil, nil } // one account of it is enough
 }
 
-func (p *probe) run() {
+func (p *prober) run() {
 	defer p.close()
 	defer p.cleanUp()
 	for _, c := range checks {
@@ -233,7 +263,7 @@ func (p *probe) run() {
 			if refused && p.err == nil {
 				why += ": writes are refused"
 			}
-			p.r.Checks = append(p.r.Checks, Check{Name: c.name, Asked: "–", Answer: why})
+			p.r.Questions = append(p.r.Questions, Question{Name: c.name, Asked: "–", Answer: why})
 			if c.of != "" {
 				p.r.NotAsked = append(p.r.NotAsked, c.of)
 			}
@@ -246,18 +276,18 @@ func (p *probe) run() {
 		} else {
 			ok, _ = p.finds(c.of)
 		}
-		p.r.Checks = append(p.r.Checks, Check{c.name, strings.Join(p.asked, "; "), strings.Join(p.answers, ", "), ok && p.err == nil})
+		p.r.Questions = append(p.r.Questions, Question{c.name, strings.Join(p.asked, "; "), strings.Join(p.answers, ", "), ok && p.err == nil})
 	}
 }
 
 // ask is session.ask for the record.
-func (p *probe) ask(cmds ...protocol.Cmd) []any {
+func (p *prober) ask(cmds ...protocol.Cmd) []any {
 	replies, _ := p.asks(cmds...)
 	return replies
 }
 
 // asks is ask, and reports whether the server closed the connection.
-func (p *probe) asks(cmds ...protocol.Cmd) (replies []any, lost bool) {
+func (p *prober) asks(cmds ...protocol.Cmd) (replies []any, lost bool) {
 	replies, lost = p.session.ask(cmds...)
 	if lost && replies[0] == errClosed {
 		if !slices.Contains(p.closers, p.check) {
@@ -274,11 +304,11 @@ func (p *probe) asks(cmds ...protocol.Cmd) (replies []any, lost bool) {
 	return replies, lost
 }
 
-func (p *probe) dels() []protocol.Cmd { return []protocol.Cmd{{"DEL", p.a}, {"DEL", p.b}} }
+func (p *prober) dels() []protocol.Cmd { return []protocol.Cmd{{"DEL", p.a}, {"DEL", p.b}} }
 
 // cleanUp removes the scratch keys whatever happened, on another connection
 // if need be.
-func (p *probe) cleanUp() {
+func (p *prober) cleanUp() {
 	if !p.wrote {
 		return
 	}
@@ -296,7 +326,7 @@ func (p *probe) cleanUp() {
 }
 
 // spell writes a command with the scratch keys' short names.
-func (p *probe) spell(m protocol.Cmd) string {
+func (p *prober) spell(m protocol.Cmd) string {
 	words := make([]string, len(m))
 	for i, w := range m {
 		words[i] = fmt.Sprint(w)

@@ -1,4 +1,4 @@
-package server
+package probe
 
 import (
 	"context"
@@ -30,17 +30,17 @@ var errJumped = errors.New("setnxlock: a clock was set while it was compared")
 // The third way waits, on clk, for the server's second to change. It takes one to two seconds and a
 // dozen to twenty round trips, or four seconds on a slow network. If a round trip takes over 150
 // ms, it can't tell whether TTL rounds, and half a second more is uncertain. It writes two scratch
-// keys, and removes them. The errors are those of [Probe], [ErrNoClock], and the server's refusal
+// keys, and removes them. The errors are those of [Ask], [ErrNoClock], and the server's refusal
 // of a write.
 func Offset(ctx context.Context, source compat.Source, clk clock.Clock, o Options) (offset, uncertainty time.Duration, err error) {
 	if clk == nil {
 		clk = clock.New()
 	}
-	p := newProbe(ctx, source, o)
+	p := newProber(ctx, source, o)
 	defer p.close()
 	defer p.cleanUp()
 
-	m := &comparison{probe: p, clk: clk}
+	m := &comparison{prober: p, clk: clk}
 	for range 2 {
 		var in interval
 		in, err = m.compare()
@@ -62,7 +62,7 @@ func (i interval) middle() time.Duration { return i.low + i.width()/2 }
 
 // A comparison is of two clocks: the server's and clk.
 type comparison struct {
-	*probe
+	*prober
 	clk clock.Clock
 
 	in   interval
@@ -188,7 +188,7 @@ func (m *comparison) setEnd() error {
 // make makes key anew, with value, and gives it an end by a command, whose reply it returns. Nobody sees the key
 // without an end: it is made in one transaction, or where there is none by SETEX. The error is
 // the refusal of what makes the key.
-func (p *probe) make(key, value string, end protocol.Cmd) (any, error) {
+func (p *prober) make(key, value string, end protocol.Cmd) (any, error) {
 	if !p.asksMulti { // where MULTI is refused, what follows it would run one by one
 		r := p.ask(protocol.Cmd{"MULTI"}, protocol.Cmd{"GET", key}, protocol.Cmd{"EXEC"})
 		done, ok := r[2].([]any)

@@ -1,4 +1,4 @@
-package server_test
+package probe_test
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
-	"github.com/setnxlock/setnxlock/compat/server"
+	"github.com/setnxlock/setnxlock/compat/probe"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -26,7 +26,7 @@ func TestTryOnABreakingNetwork(t *testing.T) {
 		source := net.Pool(oldredis.Run(t, "2.4"))
 		passed := 0
 		for range 100 {
-			err := server.Try(t.Context(), compat.Pooled(source), "k", server.Options{}, txlock.Renamed{}.Traits().Check)
+			err := probe.Try(t.Context(), compat.Pooled(source), "k", probe.Options{}, txlock.Renamed{}.Traits().Check)
 			if errors.Is(err, compat.ErrUnsafeServer) || errors.Is(err, compat.ErrUnanswered) {
 				t.Errorf("seed %d: %v", seed, err)
 			}
@@ -46,12 +46,12 @@ func TestTryOnARefusal(t *testing.T) {
 	net := new(faulty.Network)
 	source := net.Pool(oldredis.Run(t, "2.4"))
 	net.Expect(faulty.Fate{Loss: faulty.LostRequest}.Of("WATCH"))
-	err := server.Try(t.Context(), compat.Pooled(source), "k", server.Options{}, txlock.Renamed{}.Traits().Check)
+	err := probe.Try(t.Context(), compat.Pooled(source), "k", probe.Options{}, txlock.Renamed{}.Traits().Check)
 	if !errors.Is(err, compat.ErrUnanswered) || errors.Is(err, compat.ErrUnsafeServer) || !strings.HasSuffix(err.Error(), "closed the connection, twice, on WATCH UNWATCH WATCH DEL MULTI GET EXEC") {
 		t.Error(err)
 	}
 	net.Expect(faulty.Fate{Loss: faulty.LostRequest}.Of("GET"))
-	if err := server.Try(t.Context(), compat.Pooled(source), "k", server.Options{}, txlock.Renamed{}.Traits().Check); err == nil || errors.Is(err, compat.ErrUnsafeServer) || errors.Is(err, compat.ErrUnanswered) {
+	if err := probe.Try(t.Context(), compat.Pooled(source), "k", probe.Options{}, txlock.Renamed{}.Traits().Check); err == nil || errors.Is(err, compat.ErrUnsafeServer) || errors.Is(err, compat.ErrUnanswered) {
 		t.Errorf("nothing works: %v", err)
 	}
 }
@@ -61,7 +61,7 @@ func TestTry(t *testing.T) {
 	for version, want := range map[string]error{
 		"2.0": compat.ErrUnsafeServer, "2.2": compat.ErrUnsafeServer, "2.4": nil, "7.0": nil, "twemproxy": compat.ErrUnanswered,
 	} {
-		err := server.Try(t.Context(), compat.Pooled(oldredis.Run(t, version)), "k", server.Options{}, txlock.Renamed{}.Traits().Check)
+		err := probe.Try(t.Context(), compat.Pooled(oldredis.Run(t, version)), "k", probe.Options{}, txlock.Renamed{}.Traits().Check)
 		if !errors.Is(err, want) || errors.Is(err, compat.ErrUnsafeServer) && want != compat.ErrUnsafeServer {
 			t.Errorf("%s: %v, want %v", version, err, want)
 		}

@@ -1,4 +1,4 @@
-package server
+package probe
 
 import (
 	"strings"
@@ -9,7 +9,7 @@ import (
 
 // askInfo takes hints: the version, the role, the settings that CONFIG may not
 // tell.
-func (p *probe) askInfo() bool {
+func (p *prober) askInfo() bool {
 	reply := p.ask(protocol.Cmd{"INFO"})[0]
 	text, err := redis.String(reply, nil)
 	if list, lerr := redis.Strings(reply, nil); lerr == nil && len(list) > 0 { // SSDB's is an array
@@ -29,7 +29,7 @@ func (p *probe) askInfo() bool {
 }
 
 // role asks again where INFO does not have it (ROLE: 2.8.12).
-func (p *probe) role() bool {
+func (p *prober) role() bool {
 	if p.r.Role != "" {
 		p.asked, p.answers = []string{"–"}, []string{"INFO says " + p.r.Role}
 		return true
@@ -43,7 +43,7 @@ func (p *probe) role() bool {
 	return p.r.Role != ""
 }
 
-func (p *probe) setRole(s string) {
+func (p *prober) setRole(s string) {
 	if s == "slave" {
 		s = "replica"
 	}
@@ -52,7 +52,7 @@ func (p *probe) setRole(s string) {
 
 // config asks for what can end a lock or a connection. INFO of later versions has
 // some of it.
-func (p *probe) config() bool {
+func (p *prober) config() bool {
 	names := []string{"maxmemory", "maxmemory-policy", "timeout", "save", "appendonly"}
 	cmds := make([]protocol.Cmd, len(names))
 	for i, n := range names {
@@ -77,7 +77,7 @@ func (p *probe) config() bool {
 }
 
 // kind says what answers, in which version of its own, and why we think so.
-func kind(p *probe) (name, own, why string) {
+func kind(p *prober) (name, own, why string) {
 	r := p.r
 	name, own, why = Product(p.info)
 	switch {

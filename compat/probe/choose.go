@@ -1,26 +1,4 @@
-// Package auto chooses the safest lock of this module that a server supports,
-// and says why in a sentence. It asks each lock whether it is safe there, in the
-// order of locks.Preferred:
-//
-//	set:lua          SET NX PX, scripts                         Redis 2.6.12
-//	set:watch        SET NX PX, WATCH                           2.6.12 that forbids scripts
-//	tx:renamed       TTLs hold, WATCH, RENAMENX keeps the TTL   2.4
-//	tx:guarded       TTLs hold, WATCH                           2.2
-//	set:script       scripts, no transactions                   twemproxy 0.2
-//	getset:guarded   WATCH                                      to join a fleet of timestamp locks
-//	getset:listed    MULTI, in which list commands compare      2.0
-//	getset:classic   SETNX and GETSET                           1.2, other proxies
-//
-// Redis 2.6.0–2.6.11 has scripts and no SET NX PX: there the choice is tx:renamed and not
-// set:script. tx:renamed acquires in as few round trips, and the AOF has the moment at which each of
-// its leases ends. A script is in the AOF as it was sent, so that after a restart each lease would
-// begin again.
-//
-// A choice is for one server. Clients that share keys must all choose tokens, or all choose
-// timestamps. All locks of txlock and setlock write the same tokens, so their clients exclude each
-// other even if some reach the server through a proxy, or only some have been updated. If some
-// clients could choose tokens and others timestamps, name the lock instead.
-package auto
+package probe
 
 import (
 	"context"
@@ -28,43 +6,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/protocol"
-	"github.com/setnxlock/setnxlock/compat/server"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
-
-// Options are what the lock must be able to do. With the zero value it is the safest that the
-// server supports.
-type Options struct {
-	// Fence asks for a lock that draws fences. A server without MULTI can't, and is refused.
-	Fence bool
-
-	// Dialect, if it is not the zero value, is how a fleet writes its
-	// timestamps, with which keys are shared: then only getsetlock is chosen.
-	Dialect getsetlock.Dialect
-
-	// Owner names the holder in the lock's tokens: see locks.Options.
-	Owner string
-
-	// Prefix begins the name of every scratch key, for servers whose ACL allows certain names only:
-	// the prefix of the locks' keys, or the key to be locked if they have none in common.
-	Prefix string
-
-	// Timeout bounds each question to the server. Default: 2 s.
-	Timeout time.Duration
-
-	// Memory remembers what servers answered. nil: one Memory for the whole process.
-	Memory *server.Memory
-
-	// Where names the way to the server for Memory, as server.Options.Where does.
-	Where string
-}
 
 // A Choice is a lock for a server.
 type Choice struct {
@@ -112,13 +61,13 @@ type Passed struct {
 // replica, for a server that lacks what every lock needs, and for one that can't do what o asks
 // for, and [compat.ErrDenied] if the server refuses writes or an ACL forbids the best lock its
 // keys.
-func Choose(ctx context.Context, source compat.Source, r server.Report, o Options) (Choice, error) {
+func Choose(ctx context.Context, source compat.Source, r Report, o Options) (Choice, error) {
 	c, _, err := choose(ctx, source, r, o)
 	return c, err
 }
 
 // choose also says whether the server contradicted r.
-func choose(ctx context.Context, source compat.Source, r server.Report, o Options) (c Choice, contradicted bool, err error) {
+func choose(ctx context.Context, source compat.Source, r Report, o Options) (c Choice, contradicted bool, err error) {
 	if err := usable(r, o); err != nil {
 		return Choice{}, false, err
 	}
@@ -166,14 +115,14 @@ func choose(ctx context.Context, source compat.Source, r server.Report, o Option
 }
 
 // lacking says which of a lock's needs the server did not show.
-func lacking(r server.Report, l locks.Lock) string {
+func lacking(r Report, l locks.Lock) string {
 	i := slices.IndexFunc(l.Needs, func(n ability.Ability) bool { return !r.Can(n) })
 	need := l.Needs[i]
 	if !slices.Contains(r.NotAsked, need) {
 		return fmt.Sprintf("it has no %s", need)
 	}
 	answer := "not asked"
-	for _, c := range r.Checks {
+	for _, c := range r.Questions {
 		if c.Name == string(need) {
 			answer = c.Answer
 		}
@@ -182,15 +131,15 @@ func lacking(r server.Report, l locks.Lock) string {
 }
 
 // try runs a lock's own check, unless it is remembered that it was passed.
-func (o Options) try(ctx context.Context, source compat.Source, r server.Report, l locks.Lock, a protocol.Algorithm) error {
+func (o Options) try(ctx context.Context, source compat.Source, r Report, l locks.Lock, a protocol.Algorithm) error {
 	m := o.memory()
 	name := fmt.Sprintf("%s fence=%v millis=%v", l.Name, o.Fence, r.Millis)
-	if m.Trusts(r, o.server(), name) {
+	if m.Trusts(r, o, name) {
 		return nil
 	}
-	err := server.Try(ctx, source, o.Prefix+"setnxlock-choice-"+protocol.NewToken(), o.server(), a.Traits().Check)
+	err := Try(ctx, source, o.Prefix+"setnxlock-choice-"+protocol.NewToken(), o, a.Traits().Check)
 	if err == nil {
-		m.Trust(r, o.server(), name)
+		m.Trust(r, o, name)
 	}
 	return err
 }
@@ -230,7 +179,7 @@ func mixed(l locks.Lock, passed []Passed) []string {
 // able reports whether the server showed that it has, and allows this user, all that a lock
 // needs. If it refuses the lock nevertheless, an ACL forbids the lock's own keys. Other clients
 // of the fleet take that lock, so a weaker one is not the answer.
-func able(r server.Report, l locks.Lock) bool {
+func able(r Report, l locks.Lock) bool {
 	return !slices.ContainsFunc(l.Needs, func(n ability.Ability) bool { return !r.Can(n) })
 }
 
@@ -250,9 +199,9 @@ func seen(err error) string {
 	return strings.TrimPrefix(err.Error(), "setnxlock: ")
 }
 
-// New probes the server behind source, chooses a lock, and returns a Locker that uses it. Scratch
+// New asks the server behind source, chooses a lock, and returns a Locker that uses it. Scratch
 // keys begin with o.Prefix, as the locks' keys do. This process remembers what the server answered
-// ([server.Memory]). Errors are those of [server.Probe] and [Choose].
+// ([Memory]). Errors are those of [Ask] and [Choose].
 func New(ctx context.Context, source compat.Source, o compat.Options) (*compat.Locker, Choice, error) {
 	return NewWith(ctx, source, Options{}, o)
 }
@@ -263,7 +212,7 @@ func NewWith(ctx context.Context, source compat.Source, want Options, o compat.O
 	if want.Prefix == "" {
 		want.Prefix = o.Prefix
 	}
-	_, c, err := Ask(ctx, source, want)
+	_, c, err := Find(ctx, source, want)
 	if err != nil {
 		return nil, Choice{}, err
 	}
@@ -275,12 +224,12 @@ func NewWith(ctx context.Context, source compat.Source, want Options, o compat.O
 	return compat.NewOn(source, c.Algorithm, o), c, nil
 }
 
-// Ask probes the server behind source, unless o.Memory has its answers, and chooses. If the server
-// contradicts a remembered answer, Ask forgets it and probes the server again. Errors are those of
-// [server.Probe] and [Choose].
-func Ask(ctx context.Context, source compat.Source, o Options) (server.Report, Choice, error) {
+// Find asks the server behind source, unless o.Memory has its answers, and chooses. If the server
+// contradicts a remembered answer, Find forgets it and asks the server again. Errors are those of
+// [Ask] and [Choose].
+func Find(ctx context.Context, source compat.Source, o Options) (Report, Choice, error) {
 	for {
-		r, known, err := o.memory().Probe(ctx, source, o.server())
+		r, known, err := o.memory().Ask(ctx, source, o)
 		if err != nil {
 			return r, Choice{}, err
 		}
@@ -295,20 +244,16 @@ func Ask(ctx context.Context, source compat.Source, o Options) (server.Report, C
 }
 
 // process remembers for this process.
-var process server.Memory
+var process Memory
 
-func (o Options) memory() *server.Memory {
+func (o Options) memory() *Memory {
 	if o.Memory != nil {
 		return o.Memory
 	}
 	return &process
 }
 
-func (o Options) server() server.Options {
-	return server.Options{Prefix: o.Prefix, Timeout: o.Timeout, Where: o.Where}
-}
-
-func usable(r server.Report, o Options) error {
+func usable(r Report, o Options) error {
 	switch {
 	case r.Unsafe() != nil:
 		return r.Unsafe()
@@ -324,12 +269,12 @@ func usable(r server.Report, o Options) error {
 	return nil
 }
 
-func refuse(r server.Report, why, use string) error {
+func refuse(r Report, why, use string) error {
 	return &compat.UnsafeServerError{Version: r.Version, Why: why, Use: use}
 }
 
 // why says why a lock is the safest here.
-func why(l locks.Lock, r server.Report, o Options) string {
+func why(l locks.Lock, r Report, o Options) string {
 	switch l.Name {
 	case "set:lua":
 		return "SET NX PX takes a key and gives it its end in one command, and a script lets only its holder release it: one round trip each"
@@ -355,7 +300,7 @@ func why(l locks.Lock, r server.Report, o Options) string {
 }
 
 // lacks says why no token lock can be had.
-func lacks(r server.Report) string {
+func lacks(r Report) string {
 	switch {
 	case slices.Contains(r.NotAsked, ability.SetnxOnTTL):
 		return "there is neither MULTI nor a script, so that nothing with a TTL could be extended safely"

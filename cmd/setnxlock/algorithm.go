@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/probe"
 	"github.com/setnxlock/setnxlock/compat/protocol"
@@ -138,7 +139,7 @@ func (a *app) pickAuto(ctx context.Context, n node, key string, fence bool) (can
 	}
 	defer a.keep()
 	r, choice, err := probe.Find(ctx, n.source, o)
-	if o.Fence && r.Writable && !r.Multi && errors.Is(err, protocol.ErrUnsafeServer) {
+	if o.Fence && r.Writable && !r.Can(ability.Multi) && errors.Is(err, protocol.ErrUnsafeServer) {
 		o.Fence = false
 		r, choice, err = probe.Find(ctx, n.source, o)
 	}
@@ -198,7 +199,7 @@ func choiceOf(c probe.Choice) candidate {
 // chooseFor is auto's choice: with a fence if the server can give one, and a
 // timestamp lock if a dialect was named, since keys are shared with its fleet then.
 func (a *app) chooseFor(ctx context.Context, n node, r probe.Report, fence bool) (probe.Choice, error) {
-	o, err := a.autoOptions(n, a.prefix, fence && r.Multi)
+	o, err := a.autoOptions(n, a.prefix, fence && r.Can(ability.Multi))
 	if err != nil {
 		return probe.Choice{}, err
 	}

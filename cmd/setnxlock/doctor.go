@@ -13,6 +13,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
+	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/probe"
 	"github.com/spf13/cobra"
@@ -66,7 +67,7 @@ type diagnosis struct {
 	Why       string           `json:"why,omitempty"`
 	Risks     []string         `json:"risks,omitempty"`
 	Clock     *offset          `json:"clock,omitempty"`
-	Can       []ability        `json:"can"`
+	Can       []able           `json:"can"`
 	Warnings  []probe.Warning  `json:"warnings,omitempty"`
 	Checks    []probe.Question `json:"checks,omitempty"`
 }
@@ -77,8 +78,8 @@ type offset struct {
 	Uncertainty float64 `json:"uncertainty_seconds"`
 }
 
-// An ability is something that a lock may need of a server.
-type ability struct {
+// An able is an ability of a server, or one that it lacks.
+type able struct {
 	Name  string `json:"name"`
 	OK    bool   `json:"ok"`
 	Asked bool   `json:"asked"` // false: nothing is known of it
@@ -129,7 +130,7 @@ func (a *app) doctorQuorum(ctx context.Context, p *deployment, asJSON bool) erro
 		all.Go(func() {
 			d, err := a.diagnose(ctx, n)
 			if err != nil {
-				d = &diagnosis{Server: n.name, Away: scrubbed(sentence(err)), Can: []ability{}}
+				d = &diagnosis{Server: n.name, Away: scrubbed(sentence(err)), Can: []able{}}
 			}
 			q.Servers[i] = d
 		})
@@ -205,10 +206,10 @@ func (d *diagnosis) judgeClock(ahead, plusMinus time.Duration) {
 	}
 }
 
-func abilities(r probe.Report) []ability {
-	var list []ability
-	for _, can := range r.Abilities() {
-		list = append(list, ability{string(can), r.Can(can), !slices.Contains(r.NotAsked, can), can.What(), can.Since()})
+func abilities(r probe.Report) []able {
+	var list []able
+	for _, a := range ability.All() {
+		list = append(list, able{string(a), r.Can(a), r.Answers[a].Verdict != ability.NotAsked, a.What(), a.Since()})
 	}
 	return list
 }
@@ -354,7 +355,7 @@ func (a *app) judge(ctx context.Context, n node, r probe.Report, best *probe.Cho
 	why := "it was asked for, and what it needs is there; the safest here is " + best.Name
 	best.Risks = nil
 	if d, err := a.dialectValue(); err == nil && strings.HasPrefix(c.name, "getset:") {
-		if timestamps, err := probe.Choose(ctx, n.source, r, probe.Options{Fence: r.Multi, Dialect: d, Prefix: a.prefix, Timeout: a.timeout}); err == nil {
+		if timestamps, err := probe.Choose(ctx, n.source, r, probe.Options{Fence: r.Can(ability.Multi), Dialect: d, Prefix: a.prefix, Timeout: a.timeout}); err == nil {
 			best.Risks = timestamps.Risks
 		}
 	}

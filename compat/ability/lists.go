@@ -1,10 +1,8 @@
 package ability
 
 import (
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
@@ -18,8 +16,7 @@ func (q *Asker) lists() (string, error) {
 	if why != "" || err != nil {
 		q.c.Do("DEL", q.a) //nolint:errcheck // the reason is reported
 	}
-	var e redis.Error
-	if answer.Lacks(err) || errors.As(err, &e) && strings.Contains(string(e), "denied") {
+	if answer.Lacks(err) || answer.SortDenied(err) {
 		return "it does not run every command that ListCAS is made of (" + err.Error() + ")", nil
 	}
 	return why, err
@@ -66,19 +63,11 @@ func (q *Asker) tryOne(holds, next string) (done bool, left string, err error) {
 	for i, m := range all {
 		cmds[i] = m
 	}
-	replies, err := q.c.Pipe(cmds...)
+	replies, err := q.transaction(cmds)
 	if err != nil {
 		return false, "", err
 	}
-	last := len(replies) - 1
-	_, refused := replies[last].(redis.Error)
-	if refused {
-		q.c.Do("DISCARD") //nolint:errcheck // it may still be in MULTI
-	}
-	if err := answer.First(replies); err != nil {
-		return false, "", err
-	}
-	ran, err := redis.Values(replies[last], nil)
+	ran, err := redis.Values(replies[len(replies)-1], nil)
 	if err == nil && len(ran) != len(cmds)-2 {
 		err = fmt.Errorf("setnxlock: %d replies to %d commands of an EXEC", len(ran), len(cmds)-2)
 	}

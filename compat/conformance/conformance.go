@@ -312,7 +312,7 @@ func (c *suite) refuses(t testing.TB) error {
 			}
 		}
 		r, err := probe.Ask(ctx, source, probe.Options{Prefix: c.prefix})
-		able = able && err == nil && !slices.ContainsFunc(r.Abilities(), func(a ability.Ability) bool { return !r.Can(a) })
+		able = able && err == nil && !slices.ContainsFunc(ability.All(), func(a ability.Ability) bool { return !r.Can(a) })
 	}
 	if able {
 		t.Errorf("the lock refuses a server that can do all that locks need: %v", err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/probe"
@@ -82,11 +83,11 @@ func TestNeeds(t *testing.T) {
 				continue
 			}
 			for _, fence := range []bool{false, true} {
-				can := !fence || r.Multi || !l.Fences
+				can := !fence || r.Can(ability.Multi) || !l.Fences
 				for _, need := range l.Needs {
 					can = can && r.Can(need)
 				}
-				o := locks.Options{Fence: fence, Millis: r.Millis, ServerClock: r.Time, Lease: time.Minute}
+				o := locks.Options{Fence: fence, Millis: r.Can(ability.Milliseconds), ServerClock: r.Can(ability.Time), Lease: time.Minute}
 				a := l.New(o)
 				err := probe.Check(t.Context(), compat.Pooled(s), a, "k", probe.Options{})
 				if err != nil && !errors.Is(err, compat.ErrUnsafeServer) && !(version == "twemproxy" && errors.Is(err, compat.ErrUnanswered)) {

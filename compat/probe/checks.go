@@ -17,72 +17,67 @@ import (
 // life is the TTL, in seconds, of the scratch keys that tell the clock.
 const life = 60
 
-// checks are all questions, in the order in which they are asked. Those that
-// write need a server that lets us write. A question about an ability is the
-// ability's own, unless run says how else.
-var checks = []struct {
+// A step is one question. If it is about an ability, it is the ability's own.
+type step struct {
 	name   string
 	of     ability.Ability
-	writes bool
+	writes bool // it needs a server that lets us write
 	run    func(p *prober) bool
-}{
-	{"GET", "", false, (*prober).get},
-	{"PING", "", false, (*prober).ping},
-	{"INFO", "", false, (*prober).askInfo},
-	{"ROLE", "", false, (*prober).role},
-	{"CONFIG", "", false, (*prober).config},
-	{"TIME", ability.Time, false, nil},
-	{"a write", "", false, (*prober).write},
-	{"MULTI", ability.Multi, true, (*prober).multi},
-	{"one server", "", true, (*prober).one},
-	{"EVAL", ability.Scripts, true, (*prober).eval},
-	{"SETNX", ability.Setnx, true, nil},
-	{"SETNX and a TTL", ability.SetnxOnTTL, true, nil},
-	{"GETSET", ability.Getset, true, nil},
-	{"GETSET and a TTL", "", true, (*prober).getsetTTL},
-	{"EXPIRE twice", ability.ExpireAgain, true, nil},
-	{"SETEX", ability.Setex, true, nil},
-	{"RENAMENX", ability.Renamenx, true, nil},
-	{"WATCH", ability.Watch, true, nil},
-	{"lists", ability.Lists, true, (*prober).lists},
-	{"milliseconds", ability.Milliseconds, true, nil},
-	{"SET NX PX", ability.SetNXPX, true, nil},
 }
 
+// questions are all, in the order in which they are asked: those about MULTI and EVAL before those that
+// have to be asked as one.
+func questions() []step {
+	list := []step{
+		{name: "GET", run: (*prober).get},
+		{name: "PING", run: (*prober).ping},
+		{name: "INFO", run: (*prober).askInfo},
+		{name: "ROLE", run: (*prober).role},
+		{name: "CONFIG", run: (*prober).config},
+		{of: ability.Time},
+		{name: "a write", run: (*prober).write},
+		{of: ability.Multi, writes: true},
+		{name: "one server", writes: true, run: (*prober).one},
+		{of: ability.Scripts, writes: true},
+	}
+	for _, a := range ability.All() {
+		if !slices.ContainsFunc(list, func(s step) bool { return s.of == a }) {
+			list = append(list, step{of: a, writes: true})
+		}
+	}
+	return list
+}
+
+// errNo has a question asked anew if the connection broke before the answer was no.
+var errNo = errors.New("no")
+
 // finds asks for an ability and notes the answer.
-func (p *prober) finds(a ability.Ability) (ok bool, err error) {
-	why := ""
-	err = p.question(func(q *ability.Asker) (err error) {
-		why, err = q.Ask(a)
+func (p *prober) finds(a ability.Ability) bool {
+	var answer ability.Answer
+	err := p.try(p.o.beside(), func(c *protocol.Conn) (err error) {
+		if answer, err = p.asker.On(c).Ask(a); answer.Verdict == ability.No {
+			err = errNo
+		}
 		return err
 	})
-	ok = err == nil && why == "" && p.err == nil
-	*p.r.field(a) = ok
-	if err != nil { // some servers keep a connection in the state of an EXEC that failed
-		p.drop()
+	var broke *UnansweredError
+	switch {
+	case p.err != nil:
+		return false
+	case errors.As(err, &broke):
+		answer.Why = broke.why()
+	case answer.Verdict == ability.NotAsked:
+		p.notAsked(answer.Why)
 	}
-	if errors.Is(err, ability.ErrNotAsked) {
-		p.r.NotAsked = append(p.r.NotAsked, a)
-		p.notAsked(strings.TrimPrefix(err.Error(), "setnxlock: "))
-	}
-	return ok, err
+	p.r.Answers[a] = answer
+	p.asker.Without(!p.r.Can(ability.Multi), !p.r.Can(ability.Scripts))
+	return answer.Verdict == ability.Yes
 }
 
 // notAsked is the account of a question that was not.
 func (p *prober) notAsked(why string) bool {
 	p.asked, p.answers = []string{"–"}, []string{"not asked: " + why}
 	return false
-}
-
-// question asks anew as long as the connection breaks in the middle: what had been done by then
-// was tidied up.
-func (p *prober) question(ask func(q *ability.Asker) error) (err error) {
-	for try, lost := 0, -1; try < 3 && lost != p.lost && p.err == nil; try++ {
-		lost = p.lost
-		p.conn = &conn{ask: p.asks, failed: func() error { return p.err }}
-		err = ask(p.asker.On(p.conn.over()))
-	}
-	return err
 }
 
 // get finds out whether the server lets us in, and what kind of server it is. It sends the same GET five times
@@ -173,16 +168,13 @@ func (p *prober) node() bool {
 	return true
 }
 
-func (p *prober) ping() bool {
-	p.r.Ping = text(p.ask(protocol.Cmd{"PING"})[0]) == "PONG"
-	return p.r.Ping
-}
+func (p *prober) ping() bool { return text(p.ask(protocol.Cmd{"PING"})[0]) == "PONG" }
 
 // write is the first, and finds out whether this is a replica or a full server.
 func (p *prober) write() bool {
 	p.wrote, p.tidy = true, p.dels()
-	err := p.question((*ability.Asker).Prepare)
-	p.r.Writable = err == nil && p.err == nil
+	err := p.try(p.o.beside(), func(c *protocol.Conn) error { return p.asker.On(c).Prepare() })
+	p.r.Writable = err == nil
 	if err != nil {
 		p.r.Refused = p.denied(err)
 	}
@@ -218,7 +210,7 @@ func (p *prober) one() bool {
 // elsewhere says what another connection has otherwise, and whether one was looked at.
 func (p *prober) elsewhere() (looked bool, why string) {
 	mark, id := protocol.NewToken(), ""
-	if p.r.Info {
+	if p.info != nil {
 		id = runID(p.ask(protocol.Cmd{"INFO"})[0])
 	}
 	set, err := p.make(p.a, mark, protocol.Cmd{"EXPIRE", p.a, life})
@@ -236,7 +228,7 @@ func (p *prober) elsewhere() (looked bool, why string) {
 		if id != "" {
 			look = append(look, protocol.Cmd{"INFO"})
 		}
-		r, _ := s.ask(look...)
+		r := s.ask(look...)
 		_, refused := r[0].(redis.Error)
 		theirs := runID(r[len(r)-1])
 		switch {
@@ -269,7 +261,7 @@ func runID(info any) string {
 // denied is what a refusal of the first questions means. What the user's ACL has to cover is not
 // our scratch keys alone, but what their prefix says: the locks.
 func (p *prober) denied(err error) error {
-	err = p.conn.denied(p.o.beside(), err)
+	err = protocol.NewConn(&conn{}).Denied(p.o.beside(), err)
 	var d *protocol.DeniedError
 	if errors.As(err, &d) && d.Key != "" {
 		d.Remedy = "the user's ACL does not cover the scratch keys of these questions: ask under a prefix that it covers (--prefix)"
@@ -278,62 +270,6 @@ func (p *prober) denied(err error) error {
 		}
 	}
 	return err
-}
-
-// multi is what a fence needs: a transaction in which INCR counts.
-func (p *prober) multi() bool {
-	ok, err := p.finds(ability.Multi)
-	p.forbidden = answer.Of(err) == answer.Permission
-	if !ok {
-		p.drop() // MULTI may have begun
-	}
-	p.asker.Without(!ok, false)
-	p.asksMulti, p.multis = true, ok
-	return ok
-}
-
-func (p *prober) eval() bool {
-	ok, _ := p.finds(ability.Scripts)
-	p.asker.Without(!p.r.Multi, !ok)
-	return ok
-}
-
-func (p *prober) getsetTTL() bool {
-	if !p.r.Getset {
-		return p.notAsked("GETSET was not seen to work")
-	}
-	err := p.question(func(q *ability.Asker) (err error) {
-		p.r.GetsetClearsTTL, err = q.ClearsTTL()
-		return err
-	})
-	p.getsetAsked = err == nil
-	if errors.Is(err, ability.ErrNotAsked) {
-		p.notAsked(strings.TrimPrefix(err.Error(), "setnxlock: "))
-	}
-	return p.r.GetsetClearsTTL
-}
-
-// lists asks by the very commands that a lock sends. It is for servers
-// that have transactions.
-func (p *prober) lists() bool {
-	if !p.r.Multi {
-		return p.notAsked("there is no MULTI")
-	}
-	why := ""
-	err := p.question(func(q *ability.Asker) (err error) {
-		why, err = q.Ask(ability.Lists)
-		return err
-	})
-	p.r.Lists = err == nil && why == "" && p.err == nil
-	p.asked = []string{"RPUSH; SORT; LREM; RENAMENX; RPOPLPUSH; RENAME; MSETNX; DEL in MULTI, on a value that is equal, another, and none"}
-	p.answers = []string{"each as it should"}
-	switch {
-	case why != "":
-		p.answers = []string{why}
-	case err != nil:
-		p.answers = []string{err.Error()}
-	}
-	return p.r.Lists
 }
 
 // text is a reply for a table: short, on one line.

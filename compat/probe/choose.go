@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -50,7 +52,7 @@ type Passed struct {
 	// or is behind a proxy that lacks it. Other clients may get the better lock.
 	Refused bool
 
-	family string
+	lock locks.Lock
 }
 
 // Choose returns the first lock of [locks.Preferred] that is safe on the server behind source; r is
@@ -78,25 +80,27 @@ func choose(ctx context.Context, source compat.Source, r Report, o Options) (c C
 		if joins && !times {
 			continue
 		}
-		if l.Name == "getset:classic" && !able(r, l) { // it has no check of its own
-			passed = append(passed, Passed{l.Name, lacking(r, l), false, l.Family()})
+		pass := func(why string, refused bool) { passed = append(passed, Passed{l.Name, why, refused, l}) }
+		able := !slices.ContainsFunc(l.Needs, func(n ability.Ability) bool { return !r.Can(n) })
+		if l.Name == "getset:classic" && !able { // it has no check of its own
+			pass(lacking(r, l), false)
 			continue
 		}
-		with := locks.Options{Fence: o.Fence, Millis: r.Millis, Dialect: o.Dialect, Owner: o.Owner}
+		with := locks.Options{Fence: o.Fence, Millis: r.Can(ability.Milliseconds), Dialect: o.Dialect, Owner: o.Owner}
 		a := l.New(with)
 		err := o.try(ctx, source, r, l, a)
 		var refused redis.Error
 		switch {
 		case err == nil:
-			contradicted = contradicted || !able(r, l)
+			contradicted = contradicted || !able
 		case errors.Is(err, compat.ErrUnsafeServer):
-			contradicted = contradicted || able(r, l)
-			passed = append(passed, Passed{l.Name, seen(err), ability.Renamed(err), l.Family()})
+			contradicted = contradicted || able
+			pass(reason(err), ability.Renamed(err))
 			continue
-		case errors.Is(err, compat.ErrUnanswered), errors.As(err, &refused) && !able(r, l):
-			passed = append(passed, Passed{l.Name, seen(err), true, l.Family()})
+		case errors.Is(err, compat.ErrUnanswered), errors.As(err, &refused) && !able:
+			pass(reason(err), true)
 			continue
-		default:
+		default: // if able, an ACL forbids the lock's own keys: other clients take it, so a weaker one is not the answer
 			return Choice{}, true, err
 		}
 		c := Choice{Algorithm: a, Name: l.Name, Why: why(l, r, o) + told(passed), Risks: risks(l, r, o), Safe: l.Flaw == "", Passed: passed}
@@ -118,26 +122,25 @@ func choose(ctx context.Context, source compat.Source, r Report, o Options) (c C
 func lacking(r Report, l locks.Lock) string {
 	i := slices.IndexFunc(l.Needs, func(n ability.Ability) bool { return !r.Can(n) })
 	need := l.Needs[i]
-	if !slices.Contains(r.NotAsked, need) {
+	a := r.Answers[need]
+	if a.Verdict != ability.NotAsked {
 		return fmt.Sprintf("it has no %s", need)
 	}
-	answer := "not asked"
-	for _, c := range r.Questions {
-		if c.Name == string(need) {
-			answer = c.Answer
-		}
+	why := cmp.Or(a.Why, "not asked")
+	if a.Reply != "" {
+		why += fmt.Sprintf("; without a value it is answered %q", string(a.Reply))
 	}
-	return fmt.Sprintf("it can't be learned whether it has %s (%s)", need, answer)
+	return fmt.Sprintf("it can't be learned whether it has %s (%s)", need, why)
 }
 
 // try runs a lock's own check, unless it is remembered that it was passed.
 func (o Options) try(ctx context.Context, source compat.Source, r Report, l locks.Lock, a protocol.Algorithm) error {
 	m := o.memory()
-	name := fmt.Sprintf("%s fence=%v millis=%v", l.Name, o.Fence, r.Millis)
+	name := fmt.Sprintf("%s fence=%v millis=%v", l.Name, o.Fence, r.Can(ability.Milliseconds))
 	if m.Trusts(r, o, name) {
 		return nil
 	}
-	err := Try(ctx, source, o.Prefix+"setnxlock-choice-"+protocol.NewToken(), o, a.Traits().Check)
+	err := Check(ctx, source, a, o.Prefix+"setnxlock-choice-"+protocol.NewToken(), o)
 	if err == nil {
 		m.Trust(r, o, name)
 	}
@@ -156,47 +159,40 @@ func told(passed []Passed) string {
 
 // mixed are the warnings of a lock that was taken where others may take a better one.
 func mixed(l locks.Lock, passed []Passed) []string {
-	var list []string
-	for _, p := range passed {
-		if !p.Refused {
-			continue
-		}
-		text := fmt.Sprintf("%s is taken instead of the better %s, because %s", l.Name, p.Name, p.Why)
-		switch {
-		case p.family != l.Family() && l.Family() == "getset":
-			text += fmt.Sprintf("; clients that get %s must not lock the same keys: they write tokens with a TTL and this one times without, and neither takes over the other's dead locks", p.Name)
-		case l.Flaw != "":
-			text += fmt.Sprintf("; beside clients that get %s it takes their protection away: %s", p.Name, l.Flaw)
-		default:
-			text += "; clients of both exclude each other"
-		}
-		list = append(list, text)
-		break // the best tells enough
+	i := slices.IndexFunc(passed, func(p Passed) bool { return p.Refused })
+	if i < 0 {
+		return nil
 	}
-	return list
+	p := passed[i] // the best tells enough
+	text := fmt.Sprintf("%s is taken instead of the better %s, because %s", l.Name, p.Name, p.Why)
+	switch {
+	case p.lock.Family() != l.Family() && l.Family() == "getset":
+		text += fmt.Sprintf("; clients that get %s must not lock the same keys: they write tokens with a TTL and this one times without, and neither takes over the other's dead locks", p.Name)
+	case l.Flaw != "":
+		text += fmt.Sprintf("; beside clients that get %s it takes their protection away: %s", p.Name, l.Flaw)
+	default:
+		text += "; clients of both exclude each other"
+	}
+	return []string{text}
 }
 
-// able reports whether the server showed that it has, and allows this user, all that a lock
-// needs. If it refuses the lock nevertheless, an ACL forbids the lock's own keys. Other clients
-// of the fleet take that lock, so a weaker one is not the answer.
-func able(r Report, l locks.Lock) bool {
-	return !slices.ContainsFunc(l.Needs, func(n ability.Ability) bool { return !r.Can(n) })
-}
-
-// seen is what the server did when a lock was tried out, for the middle of a sentence.
-func seen(err error) string {
+// reason is what a server did when a lock was tried out, for the middle of a sentence.
+func reason(err error) string {
 	var unsafe *compat.UnsafeServerError
+	var broke *UnansweredError
 	var denied *compat.DeniedError
 	var refused redis.Error
 	switch {
 	case errors.As(err, &unsafe):
 		return unsafe.Why
+	case errors.As(err, &broke):
+		return "it " + broke.why()
 	case errors.As(err, &denied):
-		return strings.TrimPrefix(denied.Error(), "setnxlock: ")
+		return fmt.Sprintf("the server refuses %s: %s (%s)", cmp.Or(denied.Command, "a command"), strings.TrimRight(string(denied.Reply), "."), denied.Remedy)
 	case errors.As(err, &refused):
 		return fmt.Sprintf("the server refuses one of its commands (%s)", strings.TrimRight(string(refused), "."))
 	}
-	return strings.TrimPrefix(err.Error(), "setnxlock: ")
+	return err.Error()
 }
 
 // New asks the server behind source, chooses a lock, and returns a Locker that uses it. Scratch
@@ -257,13 +253,11 @@ func usable(r Report, o Options) error {
 	switch {
 	case r.Unsafe() != nil:
 		return r.Unsafe()
-	case !r.Writable && errors.Is(r.Refused, compat.ErrDenied):
+	case !r.Writable && r.Refused != nil && !answer.Refused(r.Refused): // it says why, or did not answer
 		return r.Refused
-	case !r.Writable && r.Refused != nil && !errors.As(r.Refused, new(redis.Error)): // it did answer
-		return refuse(r, strings.TrimPrefix(r.Refused.Error(), "setnxlock: "), "another server")
 	case !r.Writable:
 		return refuse(r, "it refuses writes, so that no lock can be taken", "it again when it accepts them")
-	case o.Fence && !r.Multi:
+	case o.Fence && !r.Can(ability.Multi):
 		return refuse(r, "it has no MULTI, so the fence and the lock can't be had together", "no fence")
 	}
 	return nil
@@ -273,44 +267,41 @@ func refuse(r Report, why, use string) error {
 	return &compat.UnsafeServerError{Version: r.Version, Why: why, Use: use}
 }
 
+// merits are why a lock is the safest here; %s is why no token lock can be had.
+var merits = map[string]string{
+	"set:lua":        "SET NX PX takes a key and gives it its end in one command, and a script lets only its holder release it: one round trip each",
+	"set:watch":      "SET NX PX takes a key and gives it its end in one command, and WATCH lets only its holder release it",
+	"set:script":     "scripts take a key together with its end and let only its holder release it, and there is neither SET NX PX nor what a transaction needs",
+	"tx:renamed":     "RENAMENX carries the TTL and a held key refuses it, so a lock is taken in one round trip and is never without an end, and WATCH lets only its holder release it",
+	"tx:guarded":     "a key with a TTL stands up to SETNX and there is WATCH, but RENAMENX does not carry the TTL, so a lock is taken by SETEX under WATCH, in two round trips, and is never without an end",
+	"getset:guarded": "there is WATCH, so that a client that is too late changes nothing, but %s",
+	"getset:listed":  "a transaction of list commands compares, so that a client that is too late changes nothing, and %s",
+	"getset:classic": "a lock that needs SETNX, GET, GETSET and DEL alone is all that is left, because %s",
+}
+
 // why says why a lock is the safest here.
 func why(l locks.Lock, r Report, o Options) string {
-	switch l.Name {
-	case "set:lua":
-		return "SET NX PX takes a key and gives it its end in one command, and a script lets only its holder release it: one round trip each"
-	case "set:watch":
-		return "SET NX PX takes a key and gives it its end in one command, and WATCH lets only its holder release it"
-	case "set:script":
-		return "scripts take a key together with its end and let only its holder release it, and there is neither SET NX PX nor what a transaction needs"
-	case "tx:renamed":
-		return "RENAMENX carries the TTL and a held key refuses it, so a lock is taken in one round trip and is never without an end, and WATCH lets only its holder release it"
-	case "tx:guarded":
-		return "a key with a TTL stands up to SETNX and there is WATCH, but RENAMENX does not carry the TTL, so a lock is taken by SETEX under WATCH, in two round trips, and is never without an end"
-	case "getset:guarded":
-		if o.Dialect != (getsetlock.Dialect{}) {
-			return fmt.Sprintf("the keys are shared with a fleet that writes %s, and there is WATCH, so that a client that is too late changes nothing", o.Dialect.Name)
-		}
-		return "there is WATCH, so that a client that is too late changes nothing, but " + lacks(r)
-	case "getset:listed":
-		return "a transaction of list commands compares, so that a client that is too late changes nothing, and " + lacks(r)
-	case "getset:classic":
-		return "a lock that needs SETNX, GET, GETSET and DEL alone is all that is left, because " + lacks(r)
+	if l.Name == "getset:guarded" && o.Dialect != (getsetlock.Dialect{}) {
+		return fmt.Sprintf("the keys are shared with a fleet that writes %s, and there is WATCH, so that a client that is too late changes nothing", o.Dialect.Name)
 	}
-	return l.About
+	if l.Family() != "getset" {
+		return merits[l.Name]
+	}
+	return fmt.Sprintf(merits[l.Name], lacks(r))
 }
 
 // lacks says why no token lock can be had.
 func lacks(r Report) string {
 	switch {
-	case slices.Contains(r.NotAsked, ability.SetnxOnTTL):
+	case r.Answers[ability.SetnxOnTTL].Verdict == ability.NotAsked:
 		return "there is neither MULTI nor a script, so that nothing with a TTL could be extended safely"
-	case !r.SetnxRespectsTTL:
+	case !r.Can(ability.SetnxOnTTL):
 		return "SETNX deletes a key that has a TTL, so that no lock may have one"
-	case !r.ExpireAgain:
+	case !r.Can(ability.ExpireAgain):
 		return "EXPIRE does not move an end that was set before, so that no lock could be extended"
-	case !r.Multi || !r.Watch:
+	case !r.Can(ability.Multi) || !r.Can(ability.Watch):
 		return "no key with a TTL can be extended safely without MULTI and WATCH, or scripts"
-	case !r.Setex:
+	case !r.Can(ability.Setex):
 		return "SETEX was not seen to give a key its end, so that a lock could be left without one"
 	}
 	return "a token lock is not wanted"

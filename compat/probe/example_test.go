@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/probe"
 )
@@ -19,8 +20,8 @@ func ExampleAsk() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println("WATCH:", r.Watch)
-	fmt.Println("RENAMENX keeps the TTL:", r.Renamenx)
+	fmt.Println("WATCH:", r.Can(ability.Watch))
+	fmt.Println("RENAMENX keeps the TTL:", r.Can(ability.Renamenx))
 	for _, c := range r.Questions {
 		if c.Name == "RENAMENX" || c.Name == "PING" {
 			fmt.Println(c.Name, "–", c.Answer)

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/ability"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
@@ -19,7 +21,6 @@ func (p *prober) askInfo() bool {
 		return false
 	}
 	p.info = parseInfo(text)
-	p.r.Info = true
 	p.r.Version = p.info["redis_version"]
 	p.setRole(p.info["role"])
 	if host := p.info["master_host"]; host != "" {
@@ -64,7 +65,7 @@ func (p *prober) config() bool {
 			p.conf[names[i]] = kv[1]
 		}
 	}
-	p.r.Config = len(p.conf) > 0
+	told := len(p.conf) > 0
 	for conf, info := range map[string]string{"maxmemory": "maxmemory", "maxmemory-policy": "maxmemory_policy"} {
 		if v, ok := p.info[info]; ok && p.conf[conf] == "" {
 			p.conf[conf] = v
@@ -73,7 +74,7 @@ func (p *prober) config() bool {
 	if v, ok := p.info["aof_enabled"]; ok && p.conf["appendonly"] == "" {
 		p.conf["appendonly"] = map[string]string{"0": "no", "1": "yes"}[v]
 	}
-	return p.r.Config
+	return told
 }
 
 // kind says what answers, in which version of its own, and why we think so.
@@ -85,11 +86,11 @@ func kind(p *prober) (name, own, why string) {
 		return name, own, why
 	case len(p.closers) > 0:
 		return "proxy", "", "it closes the connection on " + strings.Join(p.closers, ", ")
-	case r.ExpireAgain && !r.Multi && !p.forbidden:
+	case r.Can(ability.ExpireAgain) && !r.Can(ability.Multi) && answer.Of(r.Answers[ability.Multi].Reply) != answer.Permission:
 		return "proxy", "", "EXPIRE moves an end that was set before, as since 2.2, and yet there is no MULTI: a proxy, or not a Redis server"
 	case name != "":
 		return name, own, why
-	case r.Multi:
+	case r.Can(ability.Multi):
 		return "redis", "", "it behaves like one"
 	}
 	return "", "", "nothing says so"

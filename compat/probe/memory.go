@@ -21,7 +21,7 @@ const Kept = 24 * time.Hour
 
 // answerFormat changes with the questions and with what Report holds: answers of another format
 // are not used.
-const answerFormat = 1
+const answerFormat = 2
 
 // A Memory remembers what servers can do, so that a server is asked once. It is safe for concurrent
 // use; the zero value is ready. As JSON it can be kept for the next process.

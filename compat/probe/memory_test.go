@@ -45,7 +45,7 @@ func TestMemory(t *testing.T) {
 		t.Error("which locks are safe did not come along, or something was changed")
 	}
 	var other probe.Memory
-	if err := json.Unmarshal([]byte(strings.ReplaceAll(string(b), `"format":1`, `"format":0`)), &other); err != nil {
+	if err := json.Unmarshal([]byte(strings.ReplaceAll(string(b), `"format":2`, `"format":0`)), &other); err != nil {
 		t.Fatal(err)
 	}
 	ask(&other, source, probe.Options{}, false, "from another format")

@@ -62,7 +62,7 @@ type Options struct {
 	// Default: 2 s.
 	Timeout time.Duration
 
-	// Brief asks what the server is, not what it can do: Report.NotAsked has all abilities.
+	// Brief asks what the server is, not what it can do: Report.Answers is empty.
 	Brief bool
 
 	// Memory remembers what servers answered. nil: one Memory for the whole process.
@@ -93,8 +93,7 @@ func (o Options) timeout() time.Duration {
 	return 2 * time.Second
 }
 
-// A Report is what [Ask] found out about a server. In the comments on what a server can do, the
-// number is the first Redis that can.
+// A Report is what [Ask] found out about a server.
 type Report struct {
 	Version string // redis_version of INFO, where other servers say which Redis they are like; "" if it does not say
 	Kind    string // "redis", "proxy", the name of another server, or "" if unknown
@@ -109,28 +108,9 @@ type Report struct {
 	Several string // what shows that other connections lead to another server, as a balancer's do; "" if nothing does
 	Moved   string // what a node of a cluster answered to a key of another node, if the Source does not follow it
 
-	Setnx              bool // SETNX, refused by a key that is held (1.0)
-	Getset             bool // GETSET returns the old value (1.0)
-	GetsetClearsTTL    bool // GETSET takes the key's TTL away (all Redis; SSDB keeps it)
-	SetnxRespectsTTL   bool // SETNX is refused by a key with a TTL (2.2; before, it deletes it)
-	ExpireAgain        bool // EXPIRE moves an end that was set before (2.2)
-	Setex              bool // (2.0)
-	Renamenx           bool // the TTL travels with the name (2.4), and a held key with a TTL refuses it (2.2)
-	Multi              bool // MULTI and EXEC (1.2)
-	Lists              bool // a transaction of list commands compares a value, and deletes or replaces it (2.0)
-	Watch              bool // a touched key aborts EXEC (2.2)
-	Millis             bool // PSETEX, PEXPIRE and PTTL (2.6)
-	SetNXPX            bool // SET key value NX PX (2.6.12)
-	Eval               bool // scripts, by EVAL and EVALSHA (2.6)
-	Time               bool // TIME (2.6)
-	Ping, Info, Config bool // PING, INFO and CONFIG GET answer
-	ClosesConnections  bool // it closes the connection on what it doesn't know, as proxies do
-
-	// NotAsked are the abilities of which nothing is known, because the server refuses writes, or
-	// because the question could leave a key behind that never expires.
-	NotAsked  []ability.Ability
+	Answers   map[ability.Ability]ability.Answer // none of what was not asked: it refuses writes, or Options.Brief
 	Warnings  []Warning
-	Questions []Question
+	Questions []Question // all that was asked, in order
 
 	who identity // "": it is not remembered
 
@@ -151,21 +131,8 @@ type Question struct {
 	OK     bool   `json:"ok"`     // the server can do it
 }
 
-// field is where an ability is noted.
-func (r *Report) field(a ability.Ability) *bool {
-	return cmp.Or(map[ability.Ability]*bool{
-		ability.Setnx: &r.Setnx, ability.Getset: &r.Getset, ability.Multi: &r.Multi, ability.Setex: &r.Setex,
-		ability.Lists: &r.Lists, ability.SetnxOnTTL: &r.SetnxRespectsTTL, ability.ExpireAgain: &r.ExpireAgain,
-		ability.Watch: &r.Watch, ability.Renamenx: &r.Renamenx, ability.Milliseconds: &r.Millis, ability.Time: &r.Time,
-		ability.Scripts: &r.Eval, ability.SetNXPX: &r.SetNXPX,
-	}[a], new(bool))
-}
-
-// Abilities returns all abilities that Ask asks for, the oldest first.
-func (r Report) Abilities() []ability.Ability { return ability.All() }
-
 // Can reports whether the server showed that it has the ability.
-func (r Report) Can(a ability.Ability) bool { return *r.field(a) }
+func (r Report) Can(a ability.Ability) bool { return r.Answers[a].Verdict == ability.Yes }
 
 // Has reports whether the report has the warning of this ID.
 func (r Report) Has(id string) bool {
@@ -183,7 +150,7 @@ func (r Report) Has(id string) bool {
 // password ([ErrAuth]), refuses even a GET ([compat.ErrDenied]: an ACL, a server that is loading), answers it as no
 // Redis since 1.2 does ([compat.ErrUnsafeServer], a [*compat.UnsafeServerError]), leaves all but one of several
 // unanswered ([compat.ErrUnanswered]), or if ctx ends (its error). It is no error if the server refuses writes:
-// Writable is then false, Refused says why, and what needs a write is in NotAsked.
+// Writable is then false, Refused says why, and Answers has nothing that needs a write.
 func Ask(ctx context.Context, source compat.Source, o Options) (Report, error) {
 	p := newProber(ctx, source, o)
 	p.run()
@@ -222,26 +189,21 @@ type prober struct {
 	*session
 	o       Options
 	asker   *ability.Asker
-	conn    *conn // what it asks over
 	a, b    string
 	r       *Report
-	info    map[string]string // what INFO said
+	info    map[string]string // what INFO said; nil: nothing
 	conf    map[string]string // what CONFIG GET said
 	wrote   bool              // there may be scratch keys
-	closers []string          // the checks that closed the connection
+	closers []string          // the questions on which the connection was closed
 
-	asksMulti, multis bool // whether there is MULTI, and it is
-
-	forbidden   bool // MULTI, by an ACL
-	getsetAsked bool // whether GETSET takes a TTL away is known
-
-	check          string   // under way
-	asked, answers []string // of check
+	question       string   // under way
+	asked, answers []string // of question
 }
 
 func newProber(ctx context.Context, source compat.Source, o Options) *prober {
-	p := &prober{r: &Report{}, o: o, conn: &conn{}}
+	p := &prober{r: &Report{Answers: map[ability.Ability]ability.Answer{}}, o: o}
 	p.session = newSession(ctx, source, o.timeout(), "")
+	p.told = p.note
 	p.scratch(o.beside() + protocol.NewToken())
 	return p
 }
@@ -256,52 +218,39 @@ func (p *prober) scratch(a string) {
 func (p *prober) run() {
 	defer p.close()
 	defer p.cleanUp()
-	for _, c := range checks {
-		refused := c.writes && !p.r.Writable
-		if p.err != nil || refused || p.o.Brief && c.of != "" {
+	for _, q := range questions() {
+		name := cmp.Or(q.name, string(q.of))
+		refused := q.writes && !p.r.Writable
+		if p.err != nil || refused || p.o.Brief && q.of != "" {
 			why := "not asked"
 			if refused && p.err == nil {
 				why += ": writes are refused"
 			}
-			p.r.Questions = append(p.r.Questions, Question{Name: c.name, Asked: "–", Answer: why})
-			if c.of != "" {
-				p.r.NotAsked = append(p.r.NotAsked, c.of)
-			}
+			p.r.Questions = append(p.r.Questions, Question{Name: name, Asked: "–", Answer: why})
 			continue
 		}
-		p.check, p.asked, p.answers = c.name, nil, nil
+		p.question, p.asked, p.answers = name, nil, nil
 		ok := false
-		if c.run != nil {
-			ok = c.run(p)
+		if q.run != nil {
+			ok = q.run(p)
 		} else {
-			ok, _ = p.finds(c.of)
+			ok = p.finds(q.of)
 		}
-		p.r.Questions = append(p.r.Questions, Question{c.name, strings.Join(p.asked, "; "), strings.Join(p.answers, ", "), ok && p.err == nil})
+		p.r.Questions = append(p.r.Questions, Question{name, strings.Join(p.asked, "; "), strings.Join(p.answers, ", "), ok && p.err == nil})
 	}
 }
 
-// ask is session.ask for the record.
-func (p *prober) ask(cmds ...protocol.Cmd) []any {
-	replies, _ := p.asks(cmds...)
-	return replies
-}
-
-// asks is ask, and reports whether the server closed the connection.
-func (p *prober) asks(cmds ...protocol.Cmd) (replies []any, lost bool) {
-	replies, lost = p.session.ask(cmds...)
-	if lost && replies[0] == errClosed {
-		if !slices.Contains(p.closers, p.check) {
-			p.closers = append(p.closers, p.check)
-		}
-		p.r.ClosesConnections = true
+// note keeps what was asked and answered for the record.
+func (p *prober) note(cmds []protocol.Cmd, replies []any) {
+	if replies[0] == errClosed && !slices.Contains(p.closers, p.question) {
+		p.closers = append(p.closers, p.question)
 	}
 	for i, m := range cmds {
 		p.asked = append(p.asked, p.spell(m))
-		if !lost || i == 0 {
+		if i == 0 || !lost(replies) {
 			p.answers = append(p.answers, text(replies[i]))
 		}
 	}
-	return replies, lost
 }
 
 func (p *prober) dels() []protocol.Cmd { return []protocol.Cmd{{"DEL", p.a}, {"DEL", p.b}} }
@@ -327,10 +276,6 @@ func (p *prober) cleanUp() {
 
 // spell writes a command with the scratch keys' short names.
 func (p *prober) spell(m protocol.Cmd) string {
-	words := make([]string, len(m))
-	for i, w := range m {
-		words[i] = fmt.Sprint(w)
-	}
-	s := strings.Join(words, " ")
+	s := strings.TrimSuffix(fmt.Sprintln(m...), "\n")
 	return strings.NewReplacer(p.b, "b", p.a, "a").Replace(s)
 }

@@ -20,36 +20,43 @@ import (
 	"github.com/setnxlock/setnxlock/compat/probe"
 )
 
-// abilities spells a report's capabilities in the order of the struct.
+// abilities spells what a report found.
 func abilities(r probe.Report) string {
 	var have []string
-	for _, c := range []struct {
-		name string
-		has  bool
-	}{
-		{"setnx", r.Setnx}, {"getset", r.Getset}, {"clears", r.GetsetClearsTTL}, {"respects", r.SetnxRespectsTTL},
-		{"again", r.ExpireAgain}, {"setex", r.Setex}, {"renamenx", r.Renamenx},
-		{"multi", r.Multi}, {"lists", r.Lists}, {"watch", r.Watch}, {"millis", r.Millis}, {"nxpx", r.SetNXPX}, {"eval", r.Eval}, {"time", r.Time},
-		{"ping", r.Ping}, {"info", r.Info}, {"config", r.Config}, {"closes", r.ClosesConnections},
-	} {
-		if c.has {
-			have = append(have, c.name)
+	for _, a := range ability.All() {
+		if r.Can(a) {
+			have = append(have, spelled[a])
 		}
 	}
+	for _, q := range r.Questions {
+		if q.OK && (q.Name == "PING" || q.Name == "INFO" || q.Name == "CONFIG") {
+			have = append(have, strings.ToLower(q.Name))
+		}
+	}
+	if r.Has(probe.WarnClosesConnection) {
+		have = append(have, "closes")
+	}
 	return strings.Join(have, " ")
+}
+
+// spelled are the abilities', in facts.
+var spelled = map[ability.Ability]string{
+	ability.Setnx: "setnx", ability.Getset: "getset", ability.GetsetAndTTL: "clears", ability.SetnxOnTTL: "respects",
+	ability.ExpireAgain: "again", ability.Setex: "setex", ability.Renamenx: "renamenx", ability.Multi: "multi", ability.Lists: "lists",
+	ability.Watch: "watch", ability.Milliseconds: "millis", ability.SetNXPX: "nxpx", ability.Scripts: "eval", ability.Time: "time",
 }
 
 // facts is what facts/servers.md has of each version.
 var facts = map[string]string{
 	"1.2": "setnx getset clears multi ping info",
-	"2.0": "setnx getset clears setex multi lists ping info config",
-	"2.2": "setnx getset clears respects again setex multi lists watch ping info config",
-	"2.4": "setnx getset clears respects again setex renamenx multi lists watch ping info config",
-	"2.6": "setnx getset clears respects again setex renamenx multi lists watch millis eval time ping info config",
-	"7.0": "setnx getset clears respects again setex renamenx multi lists watch millis nxpx eval time ping info config",
+	"2.0": "setnx getset clears multi setex lists ping info config",
+	"2.2": "setnx getset clears multi setex lists respects again watch ping info config",
+	"2.4": "setnx getset clears multi setex lists respects again watch renamenx ping info config",
+	"2.6": "setnx getset clears multi setex lists respects again watch renamenx millis time eval ping info config",
+	"7.0": "setnx getset clears multi setex lists respects again watch renamenx millis time eval nxpx ping info config",
 
-	"noscript":  "setnx getset clears respects again setex renamenx multi lists watch millis nxpx time ping info config",
-	"twemproxy": "setnx getset clears respects again setex millis eval closes",
+	"noscript":  "setnx getset clears multi setex lists respects again watch renamenx millis time nxpx ping info config",
+	"twemproxy": "setnx getset clears setex respects again millis eval closes",
 }
 
 func factsOf(version string) string {
@@ -269,7 +276,7 @@ func TestProbeSSDB(t *testing.T) {
 			}}
 		})
 		r, err := probe.Ask(t.Context(), compat.Pooled(net.Pool(s)), probe.Options{})
-		if err != nil || !r.Getset || r.GetsetClearsTTL || r.Renamenx || r.Multi || r.Watch {
+		if err != nil || abilities(r) != "setnx getset setex again ping info" {
 			t.Errorf("%v: found %s", err, abilities(r))
 		}
 		if r.Kind != "proxy" || !r.Has(probe.WarnGetsetKeepsTTL) || !r.Has(probe.WarnConfigUnknown) {
@@ -322,8 +329,8 @@ func TestProbeFullServer(t *testing.T) {
 // unknown holds that of a server which refuses writes nothing is claimed but what it showed.
 func unknown(t *testing.T, r probe.Report) {
 	t.Helper()
-	for _, a := range r.Abilities() {
-		if asked := !slices.Contains(r.NotAsked, a); asked != (a == ability.Time) || r.Can(a) && !asked {
+	for _, a := range ability.All() {
+		if asked := r.Answers[a].Verdict != ability.NotAsked; asked != (a == ability.Time) || r.Can(a) && !asked {
 			t.Errorf("%s: can %v, asked %v", a, r.Can(a), asked)
 		}
 	}
@@ -393,7 +400,7 @@ func TestRealReplica(t *testing.T) {
 	if err != nil || r.Role != "replica" || r.Master != "127.0.0.1:1" || r.Writable || !r.Has(probe.WarnReplica) {
 		t.Errorf("%v: role %q, master %q, warnings %v", err, r.Role, r.Master, r.Warnings)
 	}
-	if !r.Time || r.Setnx {
+	if !r.Can(ability.Time) || r.Can(ability.Setnx) {
 		t.Errorf("found %s", abilities(r))
 	}
 	unknown(t, r)

@@ -38,7 +38,7 @@ const late = "a holder that pauses past the end of its lease and writes on is no
 
 func tokenRisks(r Report) []string {
 	risks := []string{late}
-	if !r.Millis {
+	if !r.Can(ability.Milliseconds) {
 		risks = append(risks, "leases are whole seconds on the server, and a dead holder's key stays up to a second longer than its ttl")
 	}
 	return risks
@@ -58,10 +58,10 @@ func timestampRisks(r Report, o Options) []string {
 	if o.Dialect != (getsetlock.Dialect{}) && !o.Dialect.Nonce {
 		risks = append(risks, "two clients can write the same time, so a reply that was lost can't be resolved by reading the key")
 	}
-	if !r.SetnxRespectsTTL {
+	if !r.Can(ability.SetnxOnTTL) {
 		risks = append(risks, "if a client gives a key a TTL, the next SETNX deletes the key")
 	}
-	if !r.GetsetClearsTTL {
+	if !r.Can(ability.GetsetAndTTL) {
 		risks = append(risks, "if a client gives a key a TTL, the key keeps it through a takeover and ends early")
 	}
 	return risks

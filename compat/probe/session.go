@@ -30,6 +30,8 @@ type session struct {
 	lost  int        // connections that broke
 	broke error      // why the last of them did
 	err   error      // once set, nothing more is asked
+
+	told func(cmds []protocol.Cmd, replies []any) // if set, called with what was asked and answered
 }
 
 func newSession(ctx context.Context, source compat.Source, timeout time.Duration, key string) *session {
@@ -42,48 +44,49 @@ const (
 	errSilent = redis.Error("no answer in time")
 )
 
+// lost reports that replies stand for none.
+func lost(replies []any) bool { return replies[0] == errClosed || replies[0] == errSilent }
+
 // ask sends cmds in one write and returns one reply to each; errors that the
 // server answered with are redis.Errors among them.
 //
-// A connection that breaks is blamed on cmds, and lost is true, only if it breaks twice in a
+// A connection that breaks is blamed on cmds, and the replies are lost, only if it breaks twice in a
 // row, each time on a connection on which a plain GET worked just before, and
 // if a GET works afterwards. All replies are then errClosed or errSilent. Any
 // other breakage ends the session: err is set and all replies are nil.
-func (s *session) ask(cmds ...protocol.Cmd) (replies []any, lost bool) {
+func (s *session) ask(cmds ...protocol.Cmd) []any {
+	replies := s.send(cmds)
+	if s.told != nil {
+		s.told(cmds, replies)
+	}
+	return replies
+}
+
+func (s *session) send(cmds []protocol.Cmd) []any {
 	none := make([]any, len(cmds))
-	for try := 0; ; try++ {
-		if s.err != nil {
-			return none, false
-		}
-		if !s.sure && !s.connect() {
-			return none, false
-		}
+	for try := 0; s.err == nil && (s.sure || s.connect()); try++ {
 		replies, err := s.pipe(cmds)
 		if err == nil {
 			s.sure = true
-			return replies, false
+			return replies
 		}
 		s.broke = err
 		s.drop()
-		if s.ctx.Err() != nil {
+		switch {
+		case s.ctx.Err() != nil:
 			s.fail(err)
-			return none, false
+		case try > 0 && s.connect(): // the GET afterwards
+			refusal := errClosed
+			if errors.Is(err, context.DeadlineExceeded) {
+				refusal = errSilent
+			}
+			for i := range none {
+				none[i] = refusal
+			}
+			return none
 		}
-		if try == 0 {
-			continue
-		}
-		if !s.connect() { // the GET afterwards
-			return none, false
-		}
-		refusal := errClosed
-		if errors.Is(err, context.DeadlineExceeded) {
-			refusal = errSilent
-		}
-		for i := range none {
-			none[i] = refusal
-		}
-		return none, true
 	}
+	return none
 }
 
 // connect borrows a connection and has a plain GET answered over it. A pool

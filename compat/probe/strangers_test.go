@@ -14,6 +14,7 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/cluster"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
@@ -328,7 +329,7 @@ func TestStrangers(t *testing.T) {
 					source := s.source(t, servers, client, &dials)
 					r, err := probe.Ask(t.Context(), source, probe.Options{})
 					said = fmt.Sprint(err, r.Warnings)
-					for _, a := range r.Abilities() {
+					for _, a := range ability.All() {
 						if r.Can(a) {
 							said += " can " + string(a)
 						}

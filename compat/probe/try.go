@@ -8,24 +8,55 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// Try runs check, an algorithm's own, on the server that has key. A connection that breaks proves
-// nothing about the server: the check runs again on another one. If the same command breaks two
-// connections in a row, while a GET works before and after it, Try returns [compat.ErrUnanswered]
-// and says what was seen: a proxy does that with a command that it lacks. A refusal because of a
-// permission or memory is [compat.ErrDenied]. Other errors are check's, or the connection's.
-func Try(ctx context.Context, source compat.Source, key string, o Options, check func(c *protocol.Conn, key string) error) error {
+// Check asks a lock whether it is safe on the server that has key. The error is
+// [compat.ErrUnsafeServer] if it is proven not to be; an [*UnansweredError] if the same command broke
+// two connections in a row, while a GET worked before and after it; [compat.ErrDenied] if a permission
+// or memory is lacking; otherwise the check's, or the connection's. A connection that breaks proves nothing
+// about the server: the check runs again on another one. Scratch keys begin with key and are in its slot.
+func Check(ctx context.Context, source compat.Source, a protocol.Algorithm, key string, o Options) error {
+	check := a.Traits().Check
+	if check == nil {
+		return nil
+	}
 	s := newSession(ctx, source, o.timeout(), key)
 	defer s.close()
+	return s.try(key, func(c *protocol.Conn) error { return check(c, key) })
+}
+
+// An UnansweredError is [compat.ErrUnanswered] with what was seen: a proxy does that with a command that
+// it lacks.
+type UnansweredError struct {
+	Reply    redis.Error // what stands for the reply: "closed the connection" or "no answer in time"
+	Commands string      // that were sent in one write
+	Use      string      // the lock that needs least of a server
+}
+
+func (e *UnansweredError) Error() string {
+	return fmt.Sprintf("%v: %s; if it is a proxy that lacks the command, use %s", compat.ErrUnanswered, e.why(), e.Use)
+}
+
+func (e *UnansweredError) Is(target error) bool { return target == compat.ErrUnanswered }
+
+func (e *UnansweredError) why() string {
+	return fmt.Sprintf("%s, twice, on %s", string(e.Reply), e.Commands)
+}
+
+// try asks anew as long as the connection breaks in the middle: what had been done by then was tidied
+// up. key is the lock's, for the refusal of a permission.
+func (s *session) try(key string, ask func(c *protocol.Conn) error) error {
 	const tries = 4
 	blamed := ""
 	for try := 1; ; try++ {
-		lost := s.lost
-		c := &conn{ask: s.ask, failed: func() error { return s.err }}
-		err := check(c.over(), key)
-		broke := s.lost != lost
+		before := s.lost
+		c := &conn{session: s}
+		on := protocol.NewConn(c)
+		err := ask(on)
+		broke := s.lost != before
 		if err != nil && c.refused == "" { // some servers keep a connection in the state of an EXEC that failed
 			s.drop()
 		}
@@ -35,13 +66,13 @@ func Try(ctx context.Context, source compat.Source, key string, o Options, check
 		case err == nil:
 			return nil
 		case c.refused != "" && !errors.Is(err, compat.ErrUnsafeServer):
-			if c.blamed != blamed && try < tries {
-				blamed = c.blamed
-				continue
+			if c.blamed == blamed || try == tries {
+				all := locks.Preferred()
+				return &UnansweredError{c.refused, c.blamed, all[len(all)-1].Go}
 			}
-			return fmt.Errorf("%w: %s, twice, on %s", compat.ErrUnanswered, string(c.refused), strings.TrimSpace(c.blamed))
+			blamed = c.blamed
 		case !broke || c.refused != "":
-			return c.denied(key, err)
+			return on.Denied(key, err)
 		case try == tries:
 			return fmt.Errorf("setnxlock: the connection to the server keeps breaking: %w", s.broke)
 		}
@@ -51,30 +82,14 @@ func Try(ctx context.Context, source compat.Source, key string, o Options, check
 // A conn puts a check's commands to a session. Nothing is received from it.
 type conn struct {
 	redis.Conn // none
-	ask        func(...protocol.Cmd) (replies []any, lost bool)
-	failed     func() error
+	session    *session
 
-	on      *protocol.Conn // over it
 	sent    []protocol.Cmd
 	refused redis.Error // errClosed or errSilent, once a command broke the connection
 	blamed  string      // that command, or the names of those in one write
 }
 
-// over is the Conn that asks over c.
-func (c *conn) over() *protocol.Conn {
-	c.on = protocol.NewConn(c)
-	return c.on
-}
-
-// denied is protocol.Conn.Denied's.
-func (c *conn) denied(key string, err error) error {
-	if c.on == nil {
-		c.over()
-	}
-	return c.on.Denied(key, err)
-}
-
-func (c *conn) Err() error   { return c.failed() }
+func (c *conn) Err() error   { return c.session.err }
 func (c *conn) Close() error { return nil }
 func (c *conn) Flush() error { return nil }
 
@@ -89,23 +104,18 @@ func (c *conn) Do(name string, args ...any) (any, error) {
 	if name != "" {
 		cmds = append(cmds, append(protocol.Cmd{name}, args...))
 	}
-	replies, lost := c.ask(cmds...)
-	if lost {
+	replies := c.session.ask(cmds...)
+	switch {
+	case c.session.err != nil:
+		return nil, c.session.err
+	case lost(replies):
 		c.refused, _ = replies[0].(redis.Error)
-		c.blamed = ""
-		for _, cmd := range cmds {
-			c.blamed += fmt.Sprint(cmd[0], " ")
+		names := make([]string, len(cmds))
+		for i, cmd := range cmds {
+			names[i] = fmt.Sprint(cmd[0])
 		}
+		c.blamed = strings.Join(names, " ")
 		return nil, errors.New("setnxlock: the server " + string(c.refused)) // no redis.Error: the server did not reply
 	}
-	if name == "" {
-		return replies, c.failed()
-	}
-	err := c.failed()
-	for _, r := range replies { // as redigo: the first error, whichever command it is of
-		if refused, ok := r.(redis.Error); ok && err == nil {
-			err = refused
-		}
-	}
-	return replies[len(replies)-1], err
+	return answer.Do(name, replies)
 }

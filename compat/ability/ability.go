@@ -54,7 +54,7 @@ var table = []ability{
 			means: []meaning{{`* "old" *`, ""}, {"", "GETSET does not return the old value"}}}.ask},
 	{GetsetAndTTL, "1.0", "a key that is taken over has no TTL", "it has no GETSET",
 		question{how: asOne, cmds: "+ a old; GETSET a newer; TTL a; DEL a",
-			means: []meaning{{"* * -1 *", ""}, {"", "GETSET keeps the TTL"}}}.ask},
+			means: []meaning{{"+ * -1 *", ""}, {"", "GETSET keeps the TTL"}}}.ask},
 	{Multi, "1.2", "several commands as one: fences", "it has no MULTI (it came with 1.2)",
 		question{how: inMulti, cmds: "INCR a; DEL a",
 			means: []meaning{{"1 1", ""}, {"", "INCR does not count in MULTI"}}}.ask},
@@ -64,14 +64,14 @@ var table = []ability{
 	{Lists, "2.0", "lists compare and delete", "it lacks a list command (they came with 2.0)", (*Asker).lists},
 	{SetnxOnTTL, "2.2", "a held key refuses it", "it has no SETNX, or no SETEX",
 		question{how: asOne, cmds: "+ a held; SETNX a taken; DEL a",
-			means: []meaning{{"* 0 *", ""}, {"", "SETNX deletes a key that has a TTL and takes it (mended in 2.2)"}}}.ask},
+			means: []meaning{{"+ 0 *", ""}, {"", "SETNX deletes a key that has a TTL and takes it (mended in 2.2)"}}}.ask},
 	{ExpireAgain, "2.2", "a lease can be renewed", "it has no EXPIRE",
-		question{cmds: "+ a x; EXPIRE a 120; TTL a; DEL a", means: []meaning{{"* 1 61..120 *", ""},
+		question{cmds: "+ a x; EXPIRE a 120; TTL a; DEL a", means: []meaning{{"+ 1 61..120 *", ""},
 			{"", "EXPIRE does not move the end of a key that has one (mended in 2.2), so no lease can be extended"}}}.ask},
 	{Watch, "2.2", "a touched key aborts EXEC", "it has no WATCH (it came with 2.2)", (*Asker).watch},
 	{Renamenx, "2.4", "the TTL travels with the name", "it has no RENAMENX",
 		question{how: asOne, cmds: "+ a x; RENAMENX a b; TTL b; DEL b; + b held; + a y; RENAMENX a b; DEL a; DEL b", spares: answer.NoKey,
-			means: []meaning{{"* 1 1..60 * * * 0 * *", ""}, {"* 1 1..60 * * * * * *", "RENAMENX renames onto a key that is held"},
+			means: []meaning{{"+ 1 1..60 * + + 0 * *", ""}, {"+ 1 1..60 * + + * * *", "RENAMENX renames onto a key that is held"},
 				{"", "RENAMENX drops the TTL (it travels with the name since 2.4)" + forever}}}.ask}, // 1.2 finds no source that has one
 	{Milliseconds, "2.6", "milliseconds", "it counts in whole seconds (milliseconds came with 2.6)",
 		question{cmds: "PSETEX a 60000 x; PEXPIRE a 120000; PTTL a; DEL a", means: []meaning{{"OK 1 60001..120000 *", ""}}}.ask},
@@ -79,8 +79,8 @@ var table = []ability{
 	{Scripts, "2.6", "compare and delete in one", "it does not let us run scripts (they came with 2.6)", (*Asker).scripts},
 	{SetNXPX, "2.6.12", "value and TTL on a free key", noSetNXPX,
 		question{cmds: "SET a held NX PX 60000; SET a taken NX PX 120000; PTTL a; DEL a", spares: answer.Misused,
-			means: []meaning{{"OK - 1..60000 *", ""}, {"OK OK ? ?", "SET … NX sets a key that is held"},
-				{"OK - * *", "SET … PX does not give the key its TTL" + forever}, {"! ? ? ?", noSetNXPX}}}.ask},
+			means: []meaning{{"OK nil 1..60000 *", ""}, {"OK OK ? ?", "SET … NX sets a key that is held"},
+				{"OK nil * *", "SET … PX does not give the key its TTL" + forever}, {"! ? ? ?", noSetNXPX}}}.ask},
 }
 
 const (

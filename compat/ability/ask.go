@@ -10,33 +10,26 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// life is the TTL of scratch keys.
-const (
-	life       = 60
-	lifeMillis = life * 1000
-)
-
 // An Asker asks a server, over one connection, what it can do.
 type Asker struct {
 	c      *protocol.Conn
 	a, b   string // scratch keys, in one slot, which nobody else has
 	millis bool   // TTLs are given and read in milliseconds
 
-	prepared bool
-	made     func(key, value string) []protocol.Cmd // makes a key with a TTL: one command, or two that need MULTI
+	made string // makes $1 with the value $2 and a TTL: one command, or two that need MULTI; "": not known yet
 
 	transacts bool // there are MULTI and EXEC
 	noMulti   bool // MULTI is not to be had: what has to be done as one goes into a script
 	noEval    bool // nor are scripts
 
-	Again func() // if set, called before a question is asked for the second time
+	Again func() // called before a question is asked for the second time
 }
 
 // New returns an Asker over c, with scratch keys of random names that nobody else has, in one
 // slot. millis says that the lock which is asked for counts TTLs in milliseconds: then the
 // questions do.
 func New(c *protocol.Conn, a, b string, millis bool) *Asker {
-	return &Asker{c: c, a: a, b: b, millis: millis}
+	return &Asker{c: c, a: a, b: b, millis: millis, Again: func() {}}
 }
 
 // On returns q over another connection.
@@ -75,12 +68,9 @@ const (
 // Ask asks for one ability. A no is asked twice, because a server of a cluster may be replaced between
 // two commands by one that lacks what the first has written. An error means that it could not be
 // learned: the server's refusal, [ErrNotAsked], or the connection's error.
-func (q *Asker) Ask(a Ability) (Answer, error) {
-	answer, err := q.once(a)
-	if answer.Verdict == No {
-		if q.Again != nil {
-			q.Again()
-		}
+func (q *Asker) Ask(a Ability) (answer Answer, err error) {
+	if answer, err = q.once(a); answer.Verdict == No {
+		q.Again()
 		return q.once(a)
 	}
 	return answer, err
@@ -88,19 +78,17 @@ func (q *Asker) Ask(a Ability) (Answer, error) {
 
 func (q *Asker) once(a Ability) (Answer, error) {
 	why, err := a.row().ask(q)
-	answer := Answer{Why: why}
+	answer := Answer{Verdict: Yes, Why: why}
 	var odd *protocol.UnsafeServerError
 	errors.As(err, &answer.Reply)
 	switch {
 	case errors.As(err, &odd): // no key could be made
 		return Answer{No, odd.Why, ""}, nil
 	case errors.Is(err, ErrNotAsked):
-		answer.Why = unasked
+		answer.Verdict, answer.Why = NotAsked, unasked
 	case err != nil:
 		answer.Verdict = Refused
-	case why == "":
-		answer.Verdict = Yes
-	default:
+	case why != "":
 		answer.Verdict = No
 	}
 	return answer, err
@@ -109,38 +97,31 @@ func (q *Asker) once(a Ability) (Answer, error) {
 // Prepare finds out how a key with a TTL is made here, and with it whether the server lets us
 // write at all. The error is the server's refusal, the connection's error, or a
 // [*protocol.UnsafeServerError] if the server makes a key in no way of Redis's.
-func (q *Asker) Prepare() error {
-	if q.prepared {
+func (q *Asker) Prepare() (refused error) {
+	if q.made != "" {
 		return nil
 	}
-	var refused error
-	ways := []func(key, value string) []protocol.Cmd{bySetex, byPsetex, bySet}
+	ways := []string{"SETEX $1 60 $2", "PSETEX $1 60000 $2", "SET $1 $2; EXPIRE $1 60"}
 	if q.millis {
-		ways = []func(key, value string) []protocol.Cmd{byPsetex, bySet}
+		ways = ways[1:]
 	}
-	for _, made := range ways {
-		cmds := append(made(q.a, "x"), protocol.Cmd{"DEL", q.a})
-		var replies []any
-		var err error
-		if len(cmds) == 2 {
-			replies, err = q.pipe(cmds...)
-		} else {
-			replies, err = q.exec(cmds...)
-		}
-		if err == nil && replies[0] == "OK" && replies[len(replies)-1] == int64(1) {
-			q.prepared, q.made = true, made
+	for _, q.made = range ways {
+		cmds := q.commands("+ a x; DEL a")
+		replies, err := q.run(cmds...)
+		switch {
+		case err == nil && replies[0] == "OK" && replies[len(replies)-1] == int64(1):
 			return nil
+		case err == nil:
+			err = q.c.Unsafe(odd(fmt.Sprint(cmds[0][0], ", DEL"), []string{fmt.Sprint(replies...)}), "another server")
 		}
-		if err == nil {
-			err = q.c.Unsafe(odd(fmt.Sprint(cmds[0][0], ", DEL"), replies), "another server")
-		}
-		if refused == nil || !final(refused) {
-			refused = prefer(refused, err)
+		if refused == nil || final(err) || tells(err) && !tells(refused) {
+			refused = err
 		}
 		if final(err) {
 			break
 		}
 	}
+	q.made = ""
 	return refused
 }
 
@@ -151,25 +132,16 @@ func final(err error) bool {
 	return r != nil && (r.Elsewhere || r.Passes)
 }
 
-// prefer is the error that tells more: that a command is forbidden rather than that another
-// is not there, that the connection broke rather than either.
-func prefer(a, b error) error {
-	if a == nil || final(b) {
-		return b
-	}
-	tells := b != nil && (!answer.Refused(b) || answer.Of(b) == answer.Permission)
-	if tells && answer.Refused(a) && answer.Of(a) != answer.Permission {
-		return b
-	}
-	return a
-}
+// tells reports that an error says more than that a command is not there: it is forbidden, or the
+// connection broke.
+func tells(err error) bool { return !answer.Refused(err) || answer.Of(err) == answer.Permission }
 
-func bySetex(key, value string) []protocol.Cmd { return []protocol.Cmd{{"SETEX", key, life, value}} }
-func byPsetex(key, value string) []protocol.Cmd {
-	return []protocol.Cmd{{"PSETEX", key, lifeMillis, value}}
-}
-func bySet(key, value string) []protocol.Cmd {
-	return []protocol.Cmd{{"SET", key, value}, {"EXPIRE", key, life}}
+// run sends commands that begin with what makes a key: one write, or one transaction.
+func (q *Asker) run(cmds ...protocol.Cmd) ([]any, error) {
+	if strings.Contains(q.made, ";") {
+		return q.exec(cmds...)
+	}
+	return q.pipe(cmds...)
 }
 
 // pipe sends commands in one write, each of which is harmless by itself. The error is the first
@@ -192,10 +164,10 @@ func (q *Asker) atomic(cmds ...protocol.Cmd) ([]any, error) {
 		return nil, ErrNotAsked
 	}
 	const value = "asking"
-	if _, err := q.make(q.a, value); err != nil {
+	if err := q.make(value); err != nil {
 		return nil, err
 	}
-	cmds = append([]protocol.Cmd{{"EXISTS", q.a}, {"DEL", q.a}}, cmds...)
+	cmds = append(q.commands("EXISTS a; DEL a"), cmds...)
 	replies, err := q.c.Run(protocol.Change{If: protocol.Script, Key: q.a, Value: value, Do: cmds})
 	if err != nil {
 		return nil, err
@@ -219,29 +191,13 @@ func (q *Asker) exec(cmds ...protocol.Cmd) ([]any, error) {
 	return replies, err
 }
 
-// transaction sends commands that end with an EXEC in one write, and leaves the connection outside of MULTI
-// whatever they were answered. The error is the first that the server answered with, or the connection's.
-func (q *Asker) transaction(cmds []protocol.Cmd) ([]any, error) {
-	r, err := q.c.Pipe(cmds...)
-	if err != nil {
-		return nil, err
+// make makes a, with a TTL.
+func (q *Asker) make(value string) error {
+	err := q.Prepare()
+	if err == nil {
+		_, err = q.run(q.commands("+ a " + value)...)
 	}
-	if answer.Refused(answer.First(r[len(r)-1:])) {
-		q.c.Do("DISCARD") //nolint:errcheck // it may still be in MULTI
-	}
-	return r, answer.First(r)
-}
-
-// make makes a key with a TTL.
-func (q *Asker) make(key, value string) ([]any, error) {
-	if err := q.Prepare(); err != nil {
-		return nil, err
-	}
-	cmds := q.made(key, value)
-	if len(cmds) > 1 {
-		return q.exec(cmds...)
-	}
-	return q.pipe(cmds...)
+	return err
 }
 
 // hasCommand asks for a command without its arguments, which writes nothing. A server that has it says
@@ -261,11 +217,14 @@ func (q *Asker) hasCommand(name string) (string, error) {
 
 // watch touches what it watches: its own writes count too.
 func (q *Asker) watch() (string, error) {
-	if _, err := q.make(q.a, "x"); err != nil {
+	if err := q.make("x"); err != nil {
 		return "", err
 	}
-	r, err := q.transaction([]protocol.Cmd{{"WATCH", q.a}, {"UNWATCH"}, {"WATCH", q.a}, {"DEL", q.a}, {"MULTI"}, {"GET", q.a}, {"EXEC"}})
+	r, err := q.pipe(q.commands("WATCH a; UNWATCH; WATCH a; DEL a; MULTI; GET a; EXEC")...)
 	if err != nil {
+		if len(r) > 0 && answer.Refused(answer.First(r[6:])) {
+			q.c.Do("DISCARD") //nolint:errcheck // it may still be in MULTI
+		}
 		return "", err
 	}
 	switch ran, list := r[6].([]any); {
@@ -289,10 +248,13 @@ func (q *Asker) time() (string, error) {
 // scripts has a script compare, and extend, count, replace and remove what holds its value: what
 // locks do.
 func (q *Asker) scripts() (string, error) {
-	const held = "1"
-	extend := protocol.Cmd{"PEXPIRE", q.a, 2 * lifeMillis}
+	const held, extend = "1", "PEXPIRE a 120000"
+	script := func(value, do string) error {
+		_, err := q.c.Run(protocol.Change{If: protocol.Script, Key: q.a, Value: value, Do: q.commands(do)})
+		return err
+	}
 	// A script that nobody has sent is asked for as well: after that error the connection has to live on.
-	r, err := q.c.Pipe(protocol.Cmd{"EVALSHA", strings.Repeat("0", 40), 1, q.a}, protocol.Cmd{"PSETEX", q.a, lifeMillis, held})
+	r, err := q.c.Pipe(q.commands("EVALSHA " + strings.Repeat("0", 40) + " 1 a; PSETEX a 60000 " + held)...)
 	if err != nil {
 		return "", err
 	}
@@ -300,14 +262,14 @@ func (q *Asker) scripts() (string, error) {
 		r = r[1:]
 	}
 	if err = answer.First(r); err == nil {
-		_, err = q.c.Run(protocol.Change{If: protocol.Script, Key: q.a, Value: "another's", Do: []protocol.Cmd{extend}})
+		err = script("another's", extend)
 	}
 	if err == nil {
 		return "a script compares, and changes what holds another value", nil
 	}
 	if errors.Is(err, protocol.ErrLost) {
-		for _, do := range [][]protocol.Cmd{{extend}, {extend, {"INCR", q.a}, {"PSETEX", q.a, lifeMillis, held}}, nil} {
-			if _, err = q.c.Run(protocol.Change{If: protocol.Script, Key: q.a, Value: held, Do: do}); err != nil {
+		for _, do := range []string{extend, extend + "; INCR a; PSETEX a 60000 " + held, ""} {
+			if err = script(held, do); err != nil {
 				break
 			}
 		}

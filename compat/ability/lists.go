@@ -2,9 +2,7 @@ package ability
 
 import (
 	"fmt"
-	"slices"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/listcas"
 	"github.com/setnxlock/setnxlock/compat/protocol"
@@ -23,9 +21,6 @@ func (q *Asker) lists() (string, error) {
 }
 
 func (q *Asker) tryLists() (why string, err error) {
-	if _, err := q.c.Exec(protocol.Cmd{"GET", q.a}); err != nil {
-		return "", err // where MULTI is refused, what follows it would run one by one
-	}
 	for _, try := range []struct {
 		holds, next string // next "": it is removed
 		done        bool
@@ -53,25 +48,17 @@ func (q *Asker) tryLists() (why string, err error) {
 // replies say that it was done, and what the key held then. All is one transaction, which makes the
 // key and removes it: nobody ever sees it.
 func (q *Asker) tryOne(holds, next string) (done bool, left string, err error) {
-	k := any(q.a)
-	begin := []any{"SET", k, holds}
+	begin := protocol.Cmd{"SET", q.a, holds}
 	if holds == "" {
-		begin = []any{"DEL", k}
+		begin = protocol.Cmd{"DEL", q.a}
 	}
-	all := slices.Insert(listcas.Commands(protocol.Aux, q.a, "held", next, [][]any{{"GET", k}, {"DEL", k}}), 1, begin)
-	cmds := make([]protocol.Cmd, len(all))
-	for i, m := range all {
-		cmds[i] = m
+	all := listcas.Commands(protocol.Aux, q.a, "held", next, [][]any{{"GET", q.a}, {"DEL", q.a}})
+	cmds := []protocol.Cmd{begin}
+	for _, m := range all[1 : len(all)-1] { // between MULTI and EXEC
+		cmds = append(cmds, m)
 	}
-	replies, err := q.transaction(cmds)
-	if err != nil {
-		return false, "", err
-	}
-	ran, err := redis.Values(replies[len(replies)-1], nil)
-	if err == nil && len(ran) != len(cmds)-2 {
-		err = fmt.Errorf("setnxlock: %d replies to %d commands of an EXEC", len(ran), len(cmds)-2)
-	}
-	if err != nil {
+	ran, err := q.exec(cmds...)
+	if len(ran) != len(cmds) {
 		return false, "", err
 	}
 	if err := answer.First(ran[:1]); err != nil {
@@ -80,7 +67,6 @@ func (q *Asker) tryOne(holds, next string) (done bool, left string, err error) {
 	if got := ran[len(ran)-3]; got != nil {
 		left = fmt.Sprintf("%s", got) // an error, if it is a list
 	}
-	ran = ran[1:]
-	held, _, err := listcas.Read(ran)
-	return held && (next == "" || listcas.Set(ran) == int64(1)), left, err
+	held, _, err := listcas.Read(ran[1:])
+	return held && (next == "" || listcas.Set(ran[1:]) == int64(1)), left, err
 }

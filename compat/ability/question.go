@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -12,7 +13,7 @@ import (
 )
 
 // A question is commands on the scratch keys a and b, and what the replies mean. "+ a x" makes a with a
-// TTL and the value x, in the way that works here. If locks count in milliseconds, so do EXPIRE and TTL.
+// TTL and the value x, in the way that works here.
 type question struct {
 	how    manner
 	cmds   string
@@ -22,7 +23,8 @@ type question struct {
 }
 
 // A meaning is why the server lacks the ability if the replies look so, a word each: an integer, from..to,
-// a status, "a text", - for nil, ! for an error that is spared, * for all but errors, ? for all. "" stands for any.
+// a status, "a text", nil, + for what a "+" is answered, ! for an error that is spared, * for all but errors,
+// ? for all. "" stands for any.
 type meaning struct{ look, why string }
 
 // A manner is how a question is sent: each command for itself, as one, or as one in a transaction.
@@ -34,73 +36,83 @@ const (
 	inMulti
 )
 
-func (t question) ask(q *Asker) (why string, err error) {
-	var cmds []protocol.Cmd
-	var at []int // where the reply to each command of the text is
-	texts := strings.Split(t.cmds, "; ")
-	for _, text := range texts {
-		words := strings.Fields(text)
-		at = append(at, len(cmds))
-		if words[0] == "+" {
-			if err := q.Prepare(); err != nil {
-				return "", err
-			}
-			cmds = append(cmds, q.made(q.key(words[1]), words[2])...)
-			continue
-		}
-		cmds = append(cmds, q.command(words))
+var (
+	anew     = regexp.MustCompile(`\+ (\w) (\w+)`)
+	inMillis = strings.NewReplacer("; TTL", "; PTTL", "; EXPIRE a 120", "; PEXPIRE a 120000", " 61..120 ", " 60001..120000 ", " 1..60 ", " 1..60000 ")
+)
+
+// commands are those of a text, on the scratch keys of q, in the unit of the lock that is asked for.
+func (q *Asker) commands(text string) (cmds []protocol.Cmd) {
+	text = anew.ReplaceAllString(text, q.made)
+	if q.millis {
+		text = inMillis.Replace(text)
 	}
-	run := q.pipe
+	for line := range strings.SplitSeq(text, "; ") {
+		var cmd protocol.Cmd
+		for word := range strings.FieldsSeq(line) {
+			cmd = append(cmd, cmp.Or(map[string]string{"a": q.a, "b": q.b}[word], word))
+		}
+		if cmd != nil {
+			cmds = append(cmds, cmd)
+		}
+	}
+	return cmds
+}
+
+func (t question) ask(q *Asker) (why string, err error) {
+	if strings.Contains(t.cmds, "+") {
+		if err := q.Prepare(); err != nil {
+			return "", err
+		}
+	}
+	cmds, run := q.commands(t.cmds), q.pipe
 	switch {
 	case t.how == asOne:
 		run = q.atomic
-	case t.how == inMulti, len(cmds) != len(at): // a key that takes two commands
+	case t.how == inMulti:
 		run = q.exec
+	case strings.Contains(t.cmds, "+"):
+		run = q.run
 	}
-	all, err := run(cmds...)
+	replies, err := run(cmds...)
 	switch {
 	case errors.Is(err, ErrNotAsked) && t.known != "":
 		return q.hasCommand(t.known)
-	case len(all) != len(cmds):
+	case len(replies) != len(cmds):
 		return "", err
 	}
-	replies := make([]any, len(at))
-	var names []string
-	for i, n := range at {
-		replies[i] = all[n]
-		if left, ok := all[n].(int64); ok && q.millis && strings.HasPrefix(texts[i], "TTL") {
-			replies[i] = (left + 999) / 1000 // the question is in seconds
-		}
-		if name := cmds[n][0].(string); name != "DEL" {
+	said, names := make([]string, len(cmds)), []string{}
+	for i, r := range replies {
+		said[i] = word(r)
+		if name := cmds[i][0].(string); name != "DEL" {
 			names = append(names, name)
 		}
 	}
 	for _, m := range t.means {
-		if t.fits(m.look, replies, err) {
+		if q.fits(m.look, said, err == nil || t.spares != nil && t.spares(err)) {
 			return m.why, nil
 		}
 	}
 	if err != nil {
 		return "", err
 	}
-	return odd(strings.Join(names, ", "), replies), nil
+	return odd(strings.Join(names, ", "), said), nil
 }
 
-// fits reports that replies look as a meaning says. err is the first error among them.
-func (t question) fits(look string, replies []any, err error) bool {
-	spared := err == nil || t.spares != nil && t.spares(err)
+// fits reports that what was said looks as a meaning has it. spared: no error among it lacks one.
+func (q *Asker) fits(look string, said []string, spared bool) bool {
 	if look == "" {
 		return spared
 	}
+	look = strings.ReplaceAll(look, "+", strings.Repeat("* ", strings.Count(q.made, ";")+1))
+	if q.millis {
+		look = inMillis.Replace(look)
+	}
 	for i, want := range strings.Fields(look) {
-		said := word(replies[i])
-		refused := said == "!"
-		var low, high int64
-		n, counts := replies[i].(int64)
-		_, notRange := fmt.Sscanf(want, "%d..%d", &low, &high)
-		switch {
-		case want == "?", want == "*" && !refused, want == said && (!refused || spared):
-		case notRange == nil && counts && low <= n && n <= high:
+		var low, high, n int64
+		refused := said[i] == "!"
+		switch read, _ := fmt.Sscanf(want+" "+said[i], "%d..%d %d", &low, &high, &n); {
+		case want == "?", want == "*" && !refused, want == said[i] && (!refused || spared), read == 3 && low <= n && n <= high:
 		default:
 			return false
 		}
@@ -112,7 +124,7 @@ func (t question) fits(look string, replies []any, err error) bool {
 func word(reply any) string {
 	switch r := reply.(type) {
 	case nil:
-		return "-"
+		return "nil"
 	case redis.Error:
 		return "!"
 	case []byte:
@@ -121,35 +133,7 @@ func word(reply any) string {
 	return fmt.Sprint(reply)
 }
 
-// command is a command of a question for the scratch keys of q.
-func (q *Asker) command(words []string) protocol.Cmd {
-	cmd := make(protocol.Cmd, len(words))
-	for i, w := range words {
-		cmd[i] = q.key(w)
-	}
-	switch {
-	case !q.millis:
-	case words[0] == "TTL":
-		cmd[0] = "PTTL"
-	case words[0] == "EXPIRE":
-		cmd[0], cmd[2] = "PEXPIRE", words[2]+"000"
-	}
-	return cmd
-}
-
-// key is the scratch key that a word names, or the word if it names none.
-func (q *Asker) key(word string) string {
-	return cmp.Or(map[string]string{"a": q.a, "b": q.b}[word], word)
-}
-
 // odd is the answer of a server that answers commands in no way of Redis's.
-func odd(commands string, replies []any) string {
-	said := make([]string, len(replies))
-	for i, r := range replies {
-		said[i] = fmt.Sprint(r)
-		if bulk, ok := r.([]byte); ok {
-			said[i] = strconv.Quote(string(bulk))
-		}
-	}
+func odd(commands string, said []string) string {
 	return fmt.Sprintf("%s are answered %.80s, not as Redis does", commands, fmt.Sprint(said))
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -101,7 +100,8 @@ func (s *sure) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Dur
 	s.a.known.Forget(s.r)
 	s.a.known.contradicted.Store(true)
 	s.a.keep()
-	if check := s.Algorithm.Traits().Check; check != nil && !strings.HasPrefix(string(refused), "MOVED") {
+	d := denial(refused)
+	if check := s.Algorithm.Traits().Check; check != nil && (d == nil || d.About != "cluster") {
 		if why := check(c, key); why != nil {
 			return l, protocol.Refused.Mark(why)
 		}

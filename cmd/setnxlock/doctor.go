@@ -184,7 +184,7 @@ func (a *app) diagnose(ctx context.Context, n node) (*diagnosis, error) {
 	var refused redis.Error
 	switch {
 	case unfit(err), errors.As(err, &refused):
-		d.Unsafe = append(d.Unsafe, strings.TrimPrefix(locks.InCommandWords(err.Error()), "setnxlock: "))
+		d.Unsafe = append(d.Unsafe, sentence(errors.New(locks.InCommandWords(err.Error()))))
 	case err != nil:
 		return nil, err
 	}

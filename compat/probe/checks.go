@@ -89,11 +89,12 @@ func (p *prober) get() bool {
 	get := protocol.Cmd{"GET", p.a}
 	r := p.ask(get, get, get, get, get)
 	p.asked = []string{"GET a, five times"}
-	all := strings.ToLower(fmt.Sprint(r...))
 	first, refused := r[0].(redis.Error)
+	_, lacks := answer.Among(r, answer.Lacks)
+	_, misused := answer.Among(r, answer.Misused)
 	switch {
 	case p.err != nil:
-	case strings.Contains(all, "unknown command") && strings.Contains(all, "wrong number of arguments"):
+	case lacks && misused:
 		p.drop() // it has more to say
 		p.r.Kind, p.r.Version = "redis", "1.0"
 		p.unfit("it does not read the request protocol (which came with 1.2), so that its replies belong to other questions",
@@ -102,9 +103,9 @@ func (p *prober) get() bool {
 		p.err = fmt.Errorf("%w: %w", ErrAuth, first)
 	case answer.Of(first) == answer.Node:
 		return p.node()
-	case first == errSilent: // one is answered
+	case first == silent: // one is answered
 		p.err = fmt.Errorf("%w: it answers a GET, and not five in one write, twice", protocol.ErrUnanswered)
-	case first == errClosed:
+	case first == Closed:
 		p.err = fmt.Errorf("setnxlock: probing the server: it %w on five GETs", first)
 	case refused:
 		p.err = p.denied(first)

@@ -103,12 +103,11 @@ func choose(ctx context.Context, source compat.Source, r Report, o Options) (c C
 		default: // if able, an ACL forbids the lock's own keys: other clients take it, so a weaker one is not the answer
 			return Choice{}, true, err
 		}
-		c := Choice{Algorithm: a, Name: l.Name, Why: why(l, r, o) + told(passed), Risks: risks(l, r, o), Safe: l.Flaw == "", Passed: passed}
+		c := Choice{Algorithm: a, Name: l.Name, Why: why(l, r, o) + told(passed), Safe: l.Flaw == "", Passed: passed, Warnings: mixed(l, passed)}
 		if l.Several != nil {
 			c.Several = l.Several(with)
 		}
-		c.Risks = append(c.Risks, serverRisks(r, &c)...)
-		c.Warnings = mixed(l, passed)
+		c.risk(l, r, o)
 		return c, contradicted, nil
 	}
 	why := "no lock is safe here" + told(passed)
@@ -147,23 +146,29 @@ func (o Options) try(ctx context.Context, source compat.Source, r Report, l lock
 	return err
 }
 
-// told is why the first lock that the server refuses was not taken, for the end of a sentence.
+// refused is the best lock that others may get.
+func refused(passed []Passed) (p Passed, found bool) {
+	i := slices.IndexFunc(passed, func(p Passed) bool { return p.Refused })
+	if i < 0 {
+		return p, false
+	}
+	return passed[i], true
+}
+
+// told is why it was not taken, for the end of a sentence.
 func told(passed []Passed) string {
-	for _, p := range passed {
-		if p.Refused {
-			return fmt.Sprintf("; it is not %s, because %s", p.Name, p.Why)
-		}
+	if p, found := refused(passed); found {
+		return fmt.Sprintf("; it is not %s, because %s", p.Name, p.Why)
 	}
 	return ""
 }
 
 // mixed are the warnings of a lock that was taken where others may take a better one.
 func mixed(l locks.Lock, passed []Passed) []string {
-	i := slices.IndexFunc(passed, func(p Passed) bool { return p.Refused })
-	if i < 0 {
+	p, found := refused(passed)
+	if !found {
 		return nil
 	}
-	p := passed[i] // the best tells enough
 	text := fmt.Sprintf("%s is taken instead of the better %s, because %s", l.Name, p.Name, p.Why)
 	switch {
 	case p.lock.Family() != l.Family() && l.Family() == "getset":

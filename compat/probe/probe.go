@@ -242,7 +242,7 @@ func (p *prober) run() {
 
 // note keeps what was asked and answered for the record.
 func (p *prober) note(cmds []protocol.Cmd, replies []any) {
-	if replies[0] == errClosed && !slices.Contains(p.closers, p.question) {
+	if replies[0] == Closed && !slices.Contains(p.closers, p.question) {
 		p.closers = append(p.closers, p.question)
 	}
 	for i, m := range cmds {

@@ -2,7 +2,6 @@ package probe
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/locks"
@@ -67,28 +66,21 @@ func timestampRisks(r Report, o Options) []string {
 	return risks
 }
 
-// serverRisks are those that do not come from the lock. They clear c.Safe where
-// the server may drop its key.
-func serverRisks(r Report, c *Choice) []string {
-	var risks []string
+// risk adds the risks of a lock on this server. It is not safe where the server may drop its key.
+func (c *Choice) risk(l locks.Lock, r Report, o Options) {
+	c.Risks = risks(l, r, o)
+	endless := l.Family() == "getset" // its keys have no TTL
 	for _, w := range r.Warnings {
 		switch w.ID {
-		case WarnEvictionAll:
-			c.Safe = false
-		case WarnEvictionVolatile:
-			if strings.HasPrefix(c.Name, "getset:") {
-				continue // its keys have no TTL
-			}
-			c.Safe = false
-		case WarnEndlessKeys:
-			if strings.HasPrefix(c.Name, "getset:") {
+		case WarnEvictionVolatile, WarnEndlessKeys:
+			if endless {
 				continue
 			}
-		case WarnNoPersistence, WarnFailover, WarnCluster, WarnProxy:
+		case WarnEvictionAll, WarnNoPersistence, WarnFailover, WarnCluster, WarnProxy:
 		default:
 			continue
 		}
-		risks = append(risks, w.Text)
+		c.Risks = append(c.Risks, w.Text)
+		c.Safe = c.Safe && w.ID != WarnEvictionAll && w.ID != WarnEvictionVolatile
 	}
-	return risks
 }

@@ -38,21 +38,21 @@ func newSession(ctx context.Context, source compat.Source, timeout time.Duration
 	return &session{ctx: ctx, source: source, timeout: timeout, key: key}
 }
 
-// errClosed and errSilent stand for the reply of a server that gave none.
-const (
-	errClosed = redis.Error("closed the connection")
-	errSilent = redis.Error("no answer in time")
-)
+// Closed stands for the reply of a server that gave none, and closed the connection.
+const Closed redis.Error = "closed the connection"
+
+// silent stands for the reply of one that gave none in time.
+const silent redis.Error = "no answer in time"
 
 // lost reports that replies stand for none.
-func lost(replies []any) bool { return replies[0] == errClosed || replies[0] == errSilent }
+func lost(replies []any) bool { return replies[0] == Closed || replies[0] == silent }
 
 // ask sends cmds in one write and returns one reply to each; errors that the
 // server answered with are redis.Errors among them.
 //
 // A connection that breaks is blamed on cmds, and the replies are lost, only if it breaks twice in a
 // row, each time on a connection on which a plain GET worked just before, and
-// if a GET works afterwards. All replies are then errClosed or errSilent. Any
+// if a GET works afterwards. All replies are then Closed or silent. Any
 // other breakage ends the session: err is set and all replies are nil.
 func (s *session) ask(cmds ...protocol.Cmd) []any {
 	replies := s.send(cmds)
@@ -76,9 +76,9 @@ func (s *session) send(cmds []protocol.Cmd) []any {
 		case s.ctx.Err() != nil:
 			s.fail(err)
 		case try > 0 && s.connect(): // the GET afterwards
-			refusal := errClosed
+			refusal := Closed
 			if errors.Is(err, context.DeadlineExceeded) {
-				refusal = errSilent
+				refusal = silent
 			}
 			for i := range none {
 				none[i] = refusal

@@ -85,7 +85,7 @@ type conn struct {
 	session    *session
 
 	sent    []protocol.Cmd
-	refused redis.Error // errClosed or errSilent, once a command broke the connection
+	refused redis.Error // Closed or silent, once a command broke the connection
 	blamed  string      // that command, or the names of those in one write
 }
 

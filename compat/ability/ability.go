@@ -41,46 +41,46 @@ type ability struct {
 	since string
 	what  string
 	lacks string // of a server that does not know the commands
-	ask   func(*Asker) (why string, err error)
+	question
 }
 
 // table is in the order in which Redis got them.
 var table = []ability{
 	{Setnx, "1.0", "a held key refuses it", "it has no SETNX",
 		question{how: asOne, cmds: "SETNX a held; SETNX a taken; DEL a", known: "SETNX",
-			means: []meaning{{"1 0 *", ""}, {"", "SETNX sets a key that is held"}}}.ask},
+			means: []meaning{{"1 0 *", ""}, {"", "SETNX sets a key that is held"}}}},
 	{Getset, "1.0", "returns the old value", "it has no GETSET",
 		question{how: asOne, cmds: "SETNX a old; GETSET a new; DEL a", known: "GETSET",
-			means: []meaning{{`* "old" *`, ""}, {"", "GETSET does not return the old value"}}}.ask},
+			means: []meaning{{`* "old" *`, ""}, {"", "GETSET does not return the old value"}}}},
 	{GetsetAndTTL, "1.0", "a key that is taken over has no TTL", "it has no GETSET",
 		question{how: asOne, cmds: "+ a old; GETSET a newer; TTL a; DEL a",
-			means: []meaning{{"+ * -1 *", ""}, {"", "GETSET keeps the TTL"}}}.ask},
+			means: []meaning{{"+ * -1 *", ""}, {"", "GETSET keeps the TTL"}}}},
 	{Multi, "1.2", "several commands as one: fences", "it has no MULTI (it came with 1.2)",
 		question{how: inMulti, cmds: "INCR a; DEL a",
-			means: []meaning{{"1 1", ""}, {"", "INCR does not count in MULTI"}}}.ask},
+			means: []meaning{{"1 1", ""}, {"", "INCR does not count in MULTI"}}}},
 	{Setex, "2.0", "value and TTL in one", "it has no SETEX (it came with 2.0)",
 		question{cmds: "SETEX a 60 x; TTL a; DEL a",
-			means: []meaning{{"OK 1..60 *", ""}, {"OK -1 *", "SETEX does not give the key its TTL" + forever}}}.ask},
-	{Lists, "2.0", "lists compare and delete", "it lacks a list command (they came with 2.0)", (*Asker).lists},
+			means: []meaning{{"OK 1..60 *", ""}, {"OK -1 *", "SETEX does not give the key its TTL" + forever}}}},
+	{Lists, "2.0", "lists compare and delete", "it lacks a list command (they came with 2.0)", question{by: (*Asker).lists}},
 	{SetnxOnTTL, "2.2", "a held key refuses it", "it has no SETNX, or no SETEX",
 		question{how: asOne, cmds: "+ a held; SETNX a taken; DEL a",
-			means: []meaning{{"+ 0 *", ""}, {"", "SETNX deletes a key that has a TTL and takes it (mended in 2.2)"}}}.ask},
+			means: []meaning{{"+ 0 *", ""}, {"", "SETNX deletes a key that has a TTL and takes it (mended in 2.2)"}}}},
 	{ExpireAgain, "2.2", "a lease can be renewed", "it has no EXPIRE",
 		question{cmds: "+ a x; EXPIRE a 120; TTL a; DEL a", means: []meaning{{"+ 1 61..120 *", ""},
-			{"", "EXPIRE does not move the end of a key that has one (mended in 2.2), so no lease can be extended"}}}.ask},
-	{Watch, "2.2", "a touched key aborts EXEC", "it has no WATCH (it came with 2.2)", (*Asker).watch},
+			{"", "EXPIRE does not move the end of a key that has one (mended in 2.2), so no lease can be extended"}}}},
+	{Watch, "2.2", "a touched key aborts EXEC", "it has no WATCH (it came with 2.2)", question{by: (*Asker).watch}},
 	{Renamenx, "2.4", "the TTL travels with the name", "it has no RENAMENX",
 		question{how: asOne, cmds: "+ a x; RENAMENX a b; TTL b; DEL b; + b held; + a y; RENAMENX a b; DEL a; DEL b", spares: answer.NoKey,
 			means: []meaning{{"+ 1 1..60 * + + 0 * *", ""}, {"+ 1 1..60 * + + * * *", "RENAMENX renames onto a key that is held"},
-				{"", "RENAMENX drops the TTL (it travels with the name since 2.4)" + forever}}}.ask}, // 1.2 finds no source that has one
+				{"", "RENAMENX drops the TTL (it travels with the name since 2.4)" + forever}}}}, // 1.2 finds no source that has one
 	{Milliseconds, "2.6", "milliseconds", "it counts in whole seconds (milliseconds came with 2.6)",
-		question{cmds: "PSETEX a 60000 x; PEXPIRE a 120000; PTTL a; DEL a", means: []meaning{{"OK 1 60001..120000 *", ""}}}.ask},
-	{Time, "2.6", "its clock can be read", "it does not tell the time (TIME came with 2.6)", (*Asker).time},
-	{Scripts, "2.6", "compare and delete in one", "it does not let us run scripts (they came with 2.6)", (*Asker).scripts},
+		question{cmds: "PSETEX a 60000 x; PEXPIRE a 120000; PTTL a; DEL a", means: []meaning{{"OK 1 60001..120000 *", ""}}}},
+	{Time, "2.6", "its clock can be read", "it does not tell the time (TIME came with 2.6)", question{by: (*Asker).time}},
+	{Scripts, "2.6", "compare and delete in one", "it does not let us run scripts (they came with 2.6)", question{by: (*Asker).scripts}},
 	{SetNXPX, "2.6.12", "value and TTL on a free key", noSetNXPX,
 		question{cmds: "SET a held NX PX 60000; SET a taken NX PX 120000; PTTL a; DEL a", spares: answer.Misused,
 			means: []meaning{{"OK nil 1..60000 *", ""}, {"OK OK ? ?", "SET … NX sets a key that is held"},
-				{"OK nil * *", "SET … PX does not give the key its TTL" + forever}, {"! ? ? ?", noSetNXPX}}}.ask},
+				{"OK nil * *", "SET … PX does not give the key its TTL" + forever}, {"! ? ? ?", noSetNXPX}}}},
 }
 
 const (

@@ -77,7 +77,7 @@ func (q *Asker) Ask(a Ability) (answer Answer, err error) {
 }
 
 func (q *Asker) once(a Ability) (Answer, error) {
-	why, err := a.row().ask(q)
+	why, err := q.pose(a.row().question)
 	answer := Answer{Verdict: Yes, Why: why}
 	var odd *protocol.UnsafeServerError
 	errors.As(err, &answer.Reply)

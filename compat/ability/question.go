@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -20,6 +19,8 @@ type question struct {
 	means  []meaning        // the first that fits; if none does, the server answers in no way of Redis's
 	spares func(error) bool // which of the server's errors has a meaning; nil: none
 	known  string           // the command to ask for without its value, where nothing can be asked as one
+
+	by func(*Asker) (why string, err error) // asks what this can't say; nil: nothing
 }
 
 // A meaning is why the server lacks the ability if the replies look so, a word each: an integer, from..to,
@@ -36,20 +37,24 @@ const (
 	inMulti
 )
 
-var (
-	anew     = regexp.MustCompile(`\+ (\w) (\w+)`)
-	inMillis = strings.NewReplacer("; TTL", "; PTTL", "; EXPIRE a 120", "; PEXPIRE a 120000", " 61..120 ", " 60001..120000 ", " 1..60 ", " 1..60000 ")
-)
+// inMillis is a question, or how the replies to it look, for locks that count in milliseconds.
+func inMillis(s string) string {
+	return strings.NewReplacer("; TTL", "; PTTL", "; EXPIRE a 120", "; PEXPIRE a 120000", " 61..120 ", " 60001..120000 ", " 1..60 ", " 1..60000 ").Replace(s)
+}
 
 // commands are those of a text, on the scratch keys of q, in the unit of the lock that is asked for.
 func (q *Asker) commands(text string) (cmds []protocol.Cmd) {
-	text = anew.ReplaceAllString(text, q.made)
 	if q.millis {
-		text = inMillis.Replace(text)
+		text = inMillis(text)
 	}
 	for line := range strings.SplitSeq(text, "; ") {
+		words := strings.Fields(line)
+		if len(words) == 3 && words[0] == "+" {
+			cmds = append(cmds, q.commands(strings.NewReplacer("$1", words[1], "$2", words[2]).Replace(q.made))...)
+			continue
+		}
 		var cmd protocol.Cmd
-		for word := range strings.FieldsSeq(line) {
+		for _, word := range words {
 			cmd = append(cmd, cmp.Or(map[string]string{"a": q.a, "b": q.b}[word], word))
 		}
 		if cmd != nil {
@@ -59,7 +64,11 @@ func (q *Asker) commands(text string) (cmds []protocol.Cmd) {
 	return cmds
 }
 
-func (t question) ask(q *Asker) (why string, err error) {
+// pose asks a question. why is "" if the server has the ability.
+func (q *Asker) pose(t question) (why string, err error) {
+	if t.by != nil {
+		return t.by(q)
+	}
 	if strings.Contains(t.cmds, "+") {
 		if err := q.Prepare(); err != nil {
 			return "", err
@@ -106,7 +115,7 @@ func (q *Asker) fits(look string, said []string, spared bool) bool {
 	}
 	look = strings.ReplaceAll(look, "+", strings.Repeat("* ", strings.Count(q.made, ";")+1))
 	if q.millis {
-		look = inMillis.Replace(look)
+		look = inMillis(look)
 	}
 	for i, want := range strings.Fields(look) {
 		var low, high, n int64

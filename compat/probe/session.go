@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/internal/lobby"
 	"github.com/setnxlock/setnxlock/compat/internal/safe"
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
 	"github.com/setnxlock/setnxlock/compat/protocol"
@@ -25,6 +27,7 @@ type session struct {
 	key     string         // what a plain GET asks for
 	tidy    []protocol.Cmd // what is sent along with it, so that what ran before a breakage does not tell
 
+	lobby lobby.Lobby
 	c     redis.Conn // nil: none borrowed
 	sure  bool       // c has answered before
 	lost  int        // connections that broke
@@ -77,7 +80,7 @@ func (s *session) send(cmds []protocol.Cmd) []any {
 			s.fail(err)
 		case try > 0 && s.connect(): // the GET afterwards
 			refusal := Closed
-			if errors.Is(err, context.DeadlineExceeded) {
+			if errors.Is(err, limit.ErrTimeout) {
 				refusal = silent
 			}
 			for i := range none {
@@ -107,7 +110,7 @@ func (s *session) connect() bool {
 		s.broke = err
 		s.drop()
 		fault := net.Error(nil)
-		if !answer.Closed(err) && !errors.As(err, &fault) && !errors.Is(err, context.DeadlineExceeded) {
+		if !answer.Closed(err) && !errors.As(err, &fault) && !errors.Is(err, limit.ErrTimeout) {
 			unread = err // it did answer
 		}
 	}
@@ -140,40 +143,16 @@ func (s *session) borrow() error {
 		s.fail(nil)
 		return s.err
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
+	ctx, cancel := limit.Within(s.ctx, clock.New(), s.timeout)
 	defer cancel()
-	type got struct {
-		c   redis.Conn
-		err error
+	c, err := s.lobby.Enter(ctx, func(ctx context.Context) (c redis.Conn, err error) {
+		defer safe.Catch(&err)
+		return s.source.Get(ctx, s.key)
+	})
+	if err != nil {
+		return fmt.Errorf("no connection: %w", err)
 	}
-	came := make(chan got)
-	go func() {
-		var g got
-		func() {
-			defer safe.Catch(&g.err)
-			g.c, g.err = s.source.Get(ctx, s.key)
-		}()
-		select {
-		case came <- g:
-		case <-ctx.Done():
-			if g.c != nil {
-				g.c.Close()
-			}
-		}
-	}()
-	var g got
-	select {
-	case g = <-came:
-	case <-ctx.Done():
-		g.err = ctx.Err()
-	}
-	if g.err != nil {
-		if g.c != nil {
-			g.c.Close()
-		}
-		return fmt.Errorf("no connection: %w", g.err)
-	}
-	s.c = safe.Over(g.c)
+	s.c = safe.Over(c)
 	return nil
 }
 
@@ -181,9 +160,13 @@ func (s *session) pipe(cmds []protocol.Cmd) ([]any, error) {
 	if s.ctx.Err() != nil {
 		return nil, s.ctx.Err()
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
+	ctx, cancel := limit.Within(s.ctx, clock.New(), s.timeout)
 	defer cancel()
-	return protocol.NewConn(timed{s.c, ctx}).Pipe(cmds...)
+	var c protocol.Conn
+	w := wire.Conn{Conn: s.c}
+	w.Begin(ctx)
+	protocol.Bind(&c, &w)
+	return c.Pipe(cmds...)
 }
 
 // fail ends the session. The context's end outweighs what it brought about.
@@ -214,18 +197,4 @@ func (s *session) drop() {
 	s.lost++
 	wire.Drop(s.c)
 	s.close()
-}
-
-// timed brings a context to a protocol.Conn, which knows of none.
-type timed struct {
-	redis.Conn
-	ctx context.Context
-}
-
-func (t timed) Do(name string, args ...any) (any, error) {
-	reply, err := redis.DoContext(t.Conn, t.ctx, name, args...)
-	if err != nil && strings.HasPrefix(err.Error(), "redis: connection does not support ConnWith") {
-		return t.Conn.Do(name, args...) // not redigo's own: nothing was sent
-	}
-	return reply, err
 }

@@ -126,25 +126,15 @@ func Named(name string) []Lock {
 	if l, ok := Get(name); ok {
 		return []Lock{l}
 	}
-	var list []Lock
-	for _, l := range table {
-		if l.Preferred && l.Family() == name {
-			list = append(list, l)
-		}
-	}
-	return list
+	return preferred(func(l Lock) bool { return l.Family() == name })
+}
+
+func preferred(which func(Lock) bool) []Lock {
+	return slices.DeleteFunc(All(), func(l Lock) bool { return !l.Preferred || !which(l) })
 }
 
 // Preferred returns the locks that package probe chooses from, the safest first.
-func Preferred() []Lock {
-	var list []Lock
-	for _, l := range table {
-		if l.Preferred {
-			list = append(list, l)
-		}
-	}
-	return list
-}
+func Preferred() []Lock { return preferred(func(Lock) bool { return true }) }
 
 // InCommandWords replaces the Go types in an error's text by the locks' names on the command line, and package
 // cluster by its flag.

@@ -129,7 +129,7 @@ const another = "another server"
 
 // unfit ends the questions: the server does not answer as every Redis does.
 func (p *prober) unfit(why, use string) {
-	p.err = &protocol.UnsafeServerError{Version: p.r.Version, Why: why, Use: use}
+	p.err = refuse(*p.r, why, use)
 }
 
 // slots is of how many keys a server is asked whether it has them: a node with half of the slots passes for
@@ -252,11 +252,8 @@ func (p *prober) elsewhere() (looked bool, why string) {
 const several = "more than one server answers there"
 
 func runID(info any) string {
-	told, err := redis.String(info, nil)
-	if err != nil {
-		return ""
-	}
-	return parseInfo(told)["run_id"]
+	told, _ := redis.String(info, nil) //nolint:errcheck // then there is none
+	return answer.Info(told, "run_id")
 }
 
 // denied is what a refusal of the first questions means. What the user's ACL has to cover is not

@@ -268,10 +268,6 @@ func usable(r Report, o Options) error {
 	return nil
 }
 
-func refuse(r Report, why, use string) error {
-	return &compat.UnsafeServerError{Version: r.Version, Why: why, Use: use}
-}
-
 // merits are why a lock is the safest here; %s is why no token lock can be had.
 var merits = map[string]string{
 	"set:lua":        "SET NX PX takes a key and gives it its end in one command, and a script lets only its holder release it: one round trip each",

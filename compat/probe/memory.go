@@ -182,8 +182,8 @@ func (r Report) Remembered() bool { return r.who.RunID != "" }
 
 // SameServer reports whether c leads to the server that r is about: one command.
 func (r Report) SameServer(c *protocol.Conn) bool {
-	info, err := redis.String(c.Do("INFO"))
-	return err == nil && r.who.RunID != "" && parseInfo(info)["run_id"] == r.who.RunID
+	info, err := c.Do("INFO")
+	return err == nil && r.who.RunID != "" && runID(info) == r.who.RunID
 }
 
 // errUnnamed means that a server can't be recognised.

@@ -165,23 +165,22 @@ func Ask(ctx context.Context, source compat.Source, o Options) (Report, error) {
 // is not known; other connections lead to another server; or it is one node of a cluster that is not followed. nil:
 // nothing of the kind was seen. The error is a [*compat.UnsafeServerError]. docs/servers.md has what can't be seen.
 func (r Report) Unsafe() error {
-	unsafe := &compat.UnsafeServerError{Version: r.Version}
 	switch {
 	case r.Role == "replica":
-		unsafe.Why, unsafe.Use = "it is a replica: a lock taken here excludes nobody", "its master"+at(r.Master)
+		return refuse(r, "it is a replica: a lock taken here excludes nobody", "its master"+at(r.Master))
 	case r.Several != "":
-		unsafe.Why, unsafe.Use = r.Several, "the address of one server"
+		return refuse(r, r.Several, "the address of one server")
 	case r.Moved != "":
-		unsafe.Why = fmt.Sprintf("it is a node of a cluster, whose other nodes have other keys (%s)", r.Moved)
-		unsafe.Use = "package cluster"
+		return refuse(r, fmt.Sprintf("it is a node of a cluster, whose other nodes have other keys (%s)", r.Moved), "package cluster")
 	case r.Role != "" && r.Role != "master":
 		const what = "its role is %q, neither a master's nor a replica's: others may take the same locks elsewhere"
-		unsafe.Why = fmt.Sprintf(what, text(r.Role))
-		unsafe.Use = "a server whose role is master"
-	default:
-		return nil
+		return refuse(r, fmt.Sprintf(what, text(r.Role)), "a server whose role is master")
 	}
-	return unsafe
+	return nil
+}
+
+func refuse(r Report, why, use string) error {
+	return &compat.UnsafeServerError{Version: r.Version, Why: why, Use: use}
 }
 
 // A prober is a Report in the making.

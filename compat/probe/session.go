@@ -115,9 +115,7 @@ func (s *session) connect() bool {
 		}
 	}
 	if unread != nil && s.err == nil && s.ctx.Err() == nil && s.pongs() {
-		s.err = &compat.UnsafeServerError{
-			Why: fmt.Sprintf("it answers PING, but its answer to GET can't be read: %v", unread), Use: another,
-		}
+		s.err = refuse(Report{}, fmt.Sprintf("it answers PING, but its answer to GET can't be read: %v", unread), another)
 	}
 	s.fail(err)
 	return false

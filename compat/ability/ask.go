@@ -22,7 +22,7 @@ type Asker struct {
 	noMulti   bool // MULTI is not to be had: what has to be done as one goes into a script
 	noEval    bool // nor are scripts
 
-	Again func() // called before a question is asked for the second time
+	Again func() // called before a question, or a part of one that stands for all, is asked anew
 }
 
 // New returns an Asker over c, with scratch keys of random names that nobody else has, in one

@@ -33,6 +33,7 @@ func (q *Asker) tryLists() (why string, err error) {
 		{"held", "next", true, "next", "an equal value is not replaced"},
 		{"", "next", false, "", "a value is put on a key that was not there"},
 	} {
+		q.Again() // the account of one try is enough
 		done, left, err := q.tryOne(try.holds, try.next)
 		if err != nil {
 			return "", err

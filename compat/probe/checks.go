@@ -66,6 +66,8 @@ func (p *prober) finds(a ability.Ability) bool {
 		return false
 	case errors.As(err, &broke):
 		answer.Why = broke.why()
+	case answer.Verdict == ability.No:
+		p.answers = append(p.answers, "that is: "+answer.Why)
 	case answer.Verdict == ability.NotAsked:
 		p.notAsked(answer.Why)
 	}

@@ -31,7 +31,7 @@ func ExampleAsk() {
 	// WATCH: true
 	// RENAMENX keeps the TTL: false
 	// PING – ERR unknown command 'PING'
-	// RENAMENX – OK, QUEUED, QUEUED, QUEUED, QUEUED, QUEUED, QUEUED, QUEUED, QUEUED, QUEUED, [OK 1 -1 1 OK OK 0 1 1]
+	// RENAMENX – OK, QUEUED, QUEUED, QUEUED, QUEUED, QUEUED, QUEUED, QUEUED, QUEUED, QUEUED, [OK 1 -1 1 OK OK 0 1 1], that is: RENAMENX drops the TTL (it travels with the name since 2.4), so a dead holder's lock would last for ever
 }
 
 func ExampleOffset() {

@@ -54,7 +54,7 @@ var errNo = errors.New("no")
 // finds asks for an ability and notes the answer.
 func (p *prober) finds(a ability.Ability) bool {
 	var answer ability.Answer
-	err := p.try(p.o.beside(), func(c *protocol.Conn) (err error) {
+	err := p.try(p.o.beside(), patient, func(c *protocol.Conn) (err error) {
 		if answer, err = p.asker.On(c).Ask(a); answer.Verdict == ability.No {
 			err = errNo
 		}
@@ -64,7 +64,7 @@ func (p *prober) finds(a ability.Ability) bool {
 	switch {
 	case p.err != nil:
 		return false
-	case errors.As(err, &broke):
+	case answer.Verdict == ability.Refused && errors.As(err, &broke):
 		answer.Why = broke.why()
 	case answer.Verdict == ability.No:
 		p.answers = append(p.answers, "that is: "+answer.Why)
@@ -176,7 +176,7 @@ func (p *prober) ping() bool { return text(p.ask(protocol.Cmd{"PING"})[0]) == "P
 // write is the first, and finds out whether this is a replica or a full server.
 func (p *prober) write() bool {
 	p.wrote, p.tidy = true, p.dels()
-	err := p.try(p.o.beside(), func(c *protocol.Conn) error { return p.asker.On(c).Prepare() })
+	err := p.try(p.o.beside(), patient, func(c *protocol.Conn) error { return p.asker.On(c).Prepare() })
 	p.r.Writable = err == nil
 	if err != nil {
 		p.r.Refused = p.denied(err)

@@ -183,7 +183,7 @@ func (p *prober) make(key, value string, end protocol.Cmd) (reply any, err error
 	if p.r.Answers[ability.Multi].Verdict == ability.NotAsked {
 		p.finds(ability.Multi)
 	}
-	err = p.try(p.o.beside(), func(c *protocol.Conn) (err error) {
+	err = p.try(p.o.beside(), patient, func(c *protocol.Conn) (err error) {
 		var r []any
 		if p.r.Can(ability.Multi) {
 			r, err = c.Exec(protocol.Cmd{"DEL", key}, protocol.Cmd{"SET", key, value}, end)

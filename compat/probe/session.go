@@ -51,45 +51,22 @@ const silent redis.Error = "no answer in time"
 func lost(replies []any) bool { return replies[0] == Closed || replies[0] == silent }
 
 // ask sends cmds in one write and returns one reply to each; errors that the
-// server answered with are redis.Errors among them.
-//
-// A connection that breaks is blamed on cmds, and the replies are lost, only if it breaks twice in a
-// row, each time on a connection on which a plain GET worked just before, and
-// if a GET works afterwards. All replies are then Closed or silent. Any
-// other breakage ends the session: err is set and all replies are nil.
+// server answered with are redis.Errors among them. The replies are lost if this write breaks two
+// connections in a row (see try). Any other breakage ends the session: err is set and all replies are nil.
 func (s *session) ask(cmds ...protocol.Cmd) []any {
-	replies := s.send(cmds)
-	if s.told != nil {
-		s.told(cmds, replies)
+	replies := make([]any, len(cmds))
+	var broke *UnansweredError
+	err := s.try("", 2, func(c *protocol.Conn) error {
+		r, err := c.Pipe(cmds...)
+		copy(replies, r)
+		return err
+	})
+	if errors.As(err, &broke) {
+		for i := range replies {
+			replies[i] = broke.Reply
+		}
 	}
 	return replies
-}
-
-func (s *session) send(cmds []protocol.Cmd) []any {
-	none := make([]any, len(cmds))
-	for try := 0; s.err == nil && (s.sure || s.connect()); try++ {
-		replies, err := s.pipe(cmds)
-		if err == nil {
-			s.sure = true
-			return replies
-		}
-		s.broke = err
-		s.drop()
-		switch {
-		case s.ctx.Err() != nil:
-			s.fail(err)
-		case try > 0 && s.connect(): // the GET afterwards
-			refusal := Closed
-			if errors.Is(err, limit.ErrTimeout) {
-				refusal = silent
-			}
-			for i := range none {
-				none[i] = refusal
-			}
-			return none
-		}
-	}
-	return none
 }
 
 // connect borrows a connection and has a plain GET answered over it. A pool

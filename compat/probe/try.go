@@ -9,6 +9,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
@@ -25,7 +26,7 @@ func Check(ctx context.Context, source compat.Source, a protocol.Algorithm, key 
 	}
 	s := newSession(ctx, source, o.timeout(), key)
 	defer s.close()
-	return s.try(key, func(c *protocol.Conn) error { return check(c, key) })
+	return s.try(key, patient, func(c *protocol.Conn) error { return check(c, key) })
 }
 
 // An UnansweredError is [compat.ErrUnanswered] with what was seen: a proxy does that with a command that
@@ -46,37 +47,64 @@ func (e *UnansweredError) why() string {
 	return fmt.Sprintf("%s, twice, on %s", string(e.Reply), e.Commands)
 }
 
-// try asks anew as long as the connection breaks in the middle: what had been done by then was tidied
-// up. key is the lock's, for the refusal of a permission.
-func (s *session) try(key string, ask func(c *protocol.Conn) error) error {
-	const tries = 4
-	blamed := ""
-	for try := 1; ; try++ {
-		before := s.lost
+// patient is after how many broken connections a check is given up.
+const patient = 4
+
+// try asks over a connection on which a plain GET worked, and anew over another if it breaks: what had been
+// done by then was tidied up. The breakage is blamed on a write only if it ends connections in a row, as many
+// as patience says, and if a GET works afterwards. key is the lock's, for the refusal of a permission.
+func (s *session) try(key string, patience int, ask func(c *protocol.Conn) error) error {
+	blamed, row := "", 0
+	for range 2 * patience {
+		if s.err == nil && !s.sure {
+			s.connect()
+		}
+		if s.err != nil {
+			return s.err
+		}
 		c := &conn{session: s}
 		on := protocol.NewConn(c)
 		err := ask(on)
-		broke := s.lost != before
-		if err != nil && c.refused == "" { // some servers keep a connection in the state of an EXEC that failed
-			s.drop()
-		}
 		switch {
-		case s.err != nil:
-			return s.err
 		case err == nil:
 			return nil
-		case c.refused != "" && !errors.Is(err, compat.ErrUnsafeServer):
-			if c.blamed == blamed || try == tries {
-				all := locks.Preferred()
-				return &UnansweredError{c.refused, c.blamed, all[len(all)-1].Go}
-			}
-			blamed = c.blamed
-		case !broke || c.refused != "":
+		case c.broke == nil:
+			s.drop() // some servers keep a connection in the state of an EXEC that failed
 			return on.Denied(key, err)
-		case try == tries:
-			return fmt.Errorf("setnxlock: the connection to the server keeps breaking: %w", s.broke)
+		case s.ctx.Err() != nil:
+			s.fail(err)
+			return s.err
+		}
+		names := make([]string, len(c.sent))
+		for i, cmd := range c.sent {
+			names[i] = fmt.Sprint(cmd[0])
+		}
+		if row++; strings.Join(names, " ") != blamed {
+			blamed, row = strings.Join(names, " "), 1
+		}
+		switch {
+		case !s.connect():
+			return s.err
+		case row < patience:
+		case errors.Is(err, compat.ErrUnsafeServer): // what it broke on is the version
+			return err
+		default:
+			return s.unanswered(c, blamed)
 		}
 	}
+	return fmt.Errorf("setnxlock: the connection to the server keeps breaking: %w", s.broke)
+}
+
+func (s *session) unanswered(c *conn, commands string) error {
+	all := locks.Preferred()
+	e := &UnansweredError{Closed, commands, all[len(all)-1].Go}
+	if errors.Is(c.broke, limit.ErrTimeout) {
+		e.Reply = silent
+	}
+	if s.told != nil {
+		s.told(c.sent, []any{e.Reply})
+	}
+	return e
 }
 
 // A conn puts a check's commands to a session. Nothing is received from it.
@@ -84,12 +112,11 @@ type conn struct {
 	redis.Conn // none
 	session    *session
 
-	sent    []protocol.Cmd
-	refused redis.Error // Closed or silent, once a command broke the connection
-	blamed  string      // that command, or the names of those in one write
+	sent  []protocol.Cmd // in one write
+	broke error          // why the session's connection broke on them
 }
 
-func (c *conn) Err() error   { return c.session.err }
+func (c *conn) Err() error   { return c.broke }
 func (c *conn) Close() error { return nil }
 func (c *conn) Flush() error { return nil }
 
@@ -99,23 +126,21 @@ func (c *conn) Send(name string, args ...any) error {
 }
 
 func (c *conn) Do(name string, args ...any) (any, error) {
-	cmds := c.sent
-	c.sent = nil
+	if c.broke != nil {
+		return nil, c.broke
+	}
 	if name != "" {
-		cmds = append(cmds, append(protocol.Cmd{name}, args...))
+		c.Send(name, args...) //nolint:errcheck // it fails never
 	}
-	replies := c.session.ask(cmds...)
-	switch {
-	case c.session.err != nil:
-		return nil, c.session.err
-	case lost(replies):
-		c.refused, _ = replies[0].(redis.Error)
-		names := make([]string, len(cmds))
-		for i, cmd := range cmds {
-			names[i] = fmt.Sprint(cmd[0])
-		}
-		c.blamed = strings.Join(names, " ")
-		return nil, errors.New("setnxlock: the server " + string(c.refused)) // no redis.Error: the server did not reply
+	replies, err := c.session.pipe(c.sent)
+	if err != nil {
+		c.broke, c.session.broke = err, err
+		c.session.drop()
+		return nil, err
 	}
+	if c.session.told != nil {
+		c.session.told(c.sent, replies)
+	}
+	c.sent = nil
 	return answer.Do(name, replies)
 }

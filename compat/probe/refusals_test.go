@@ -59,7 +59,7 @@ func TestRefusals(t *testing.T) {
 		{"a loading server", poolOf(t, loading(t)), compat.ErrDenied,
 			[]string{"LOADING", "try again when it has"}, []string{"refuses GET: LOADING", "try again when it has"}},
 		{"a proxy", oldredis.Run(t, "twemproxy"), compat.ErrUnanswered,
-			[]string{"the connection broke each time", "closed the connection, twice, on SET SET"}, []string{"instead of the better set:lua", "closed the connection, twice, on SET"}},
+			[]string{"the connection broke each time", "closed the connection, twice, on SET SET"}, []string{"instead of the better set:lua", "closed the connection, four times, on SET"}},
 	} {
 		_, err := compat.New(test.pool, setlock.Lua{}, compat.Options{}).TryLock(t.Context(), "app:k", 10*time.Second)
 		if !errors.Is(err, test.lock) {

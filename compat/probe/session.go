@@ -30,7 +30,6 @@ type session struct {
 	lobby lobby.Lobby
 	c     redis.Conn // nil: none borrowed
 	sure  bool       // c has answered before
-	lost  int        // connections that broke
 	broke error      // why the last of them did
 	err   error      // once set, nothing more is asked
 
@@ -169,7 +168,6 @@ func (s *session) drop() {
 	if s.c == nil {
 		return
 	}
-	s.lost++
 	wire.Drop(s.c)
 	s.close()
 }

@@ -16,7 +16,7 @@ import (
 
 // Check asks a lock whether it is safe on the server that has key. The error is
 // [compat.ErrUnsafeServer] if it is proven not to be; an [*UnansweredError] if the same command broke
-// two connections in a row, while a GET worked before and after it; [compat.ErrDenied] if a permission
+// four connections in a row, while a GET worked before and after it; [compat.ErrDenied] if a permission
 // or memory is lacking; otherwise the check's, or the connection's. A connection that breaks proves nothing
 // about the server: the check runs again on another one. Scratch keys begin with key and are in its slot.
 func Check(ctx context.Context, source compat.Source, a protocol.Algorithm, key string, o Options) error {
@@ -44,10 +44,11 @@ func (e *UnansweredError) Error() string {
 func (e *UnansweredError) Is(target error) bool { return target == compat.ErrUnanswered }
 
 func (e *UnansweredError) why() string {
-	return fmt.Sprintf("%s, twice, on %s", string(e.Reply), e.Commands)
+	return fmt.Sprintf("%s, four times, on %s", string(e.Reply), e.Commands)
 }
 
-// patient is after how many broken connections a check is given up.
+// patient is how many connections in a row a write must break until it is blamed, where a lock may depend on
+// it: [UnansweredError] says so.
 const patient = 4
 
 // try asks over a connection on which a plain GET worked, and anew over another if it breaks: what had been
@@ -75,12 +76,8 @@ func (s *session) try(key string, patience int, ask func(c *protocol.Conn) error
 			s.fail(err)
 			return s.err
 		}
-		names := make([]string, len(c.sent))
-		for i, cmd := range c.sent {
-			names[i] = fmt.Sprint(cmd[0])
-		}
-		if row++; strings.Join(names, " ") != blamed {
-			blamed, row = strings.Join(names, " "), 1
+		if row++; c.commands() != blamed {
+			blamed, row = c.commands(), 1
 		}
 		switch {
 		case !s.connect():
@@ -89,22 +86,10 @@ func (s *session) try(key string, patience int, ask func(c *protocol.Conn) error
 		case errors.Is(err, compat.ErrUnsafeServer): // what it broke on is the version
 			return err
 		default:
-			return s.unanswered(c, blamed)
+			return c.unanswered()
 		}
 	}
 	return fmt.Errorf("setnxlock: the connection to the server keeps breaking: %w", s.broke)
-}
-
-func (s *session) unanswered(c *conn, commands string) error {
-	all := locks.Preferred()
-	e := &UnansweredError{Closed, commands, all[len(all)-1].Go}
-	if errors.Is(c.broke, limit.ErrTimeout) {
-		e.Reply = silent
-	}
-	if s.told != nil {
-		s.told(c.sent, []any{e.Reply})
-	}
-	return e
 }
 
 // A conn puts a check's commands to a session. Nothing is received from it.
@@ -143,4 +128,26 @@ func (c *conn) Do(name string, args ...any) (any, error) {
 	}
 	c.sent = nil
 	return answer.Do(name, replies)
+}
+
+// commands are the names of those that were sent in one write.
+func (c *conn) commands() string {
+	names := make([]string, len(c.sent))
+	for i, cmd := range c.sent {
+		names[i] = fmt.Sprint(cmd[0])
+	}
+	return strings.Join(names, " ")
+}
+
+// unanswered is what came of the write that broke the connection.
+func (c *conn) unanswered() error {
+	all := locks.Preferred()
+	e := &UnansweredError{Closed, c.commands(), all[len(all)-1].Go}
+	if errors.Is(c.broke, limit.ErrTimeout) {
+		e.Reply = silent
+	}
+	if c.session.told != nil {
+		c.session.told(c.sent, []any{e.Reply})
+	}
+	return e
 }

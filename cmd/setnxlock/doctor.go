@@ -67,7 +67,7 @@ type diagnosis struct {
 	Why       string           `json:"why,omitempty"`
 	Risks     []string         `json:"risks,omitempty"`
 	Clock     *offset          `json:"clock,omitempty"`
-	Can       []able           `json:"can"`
+	Can       []canDo          `json:"can"`
 	Warnings  []probe.Warning  `json:"warnings,omitempty"`
 	Checks    []probe.Question `json:"checks,omitempty"`
 }
@@ -78,8 +78,8 @@ type offset struct {
 	Uncertainty float64 `json:"uncertainty_seconds"`
 }
 
-// An able is an ability of a server, or one that it lacks.
-type able struct {
+// A canDo says of an ability whether the server has it.
+type canDo struct {
 	Name  string `json:"name"`
 	OK    bool   `json:"ok"`
 	Asked bool   `json:"asked"` // false: nothing is known of it
@@ -130,7 +130,7 @@ func (a *app) doctorQuorum(ctx context.Context, p *deployment, asJSON bool) erro
 		all.Go(func() {
 			d, err := a.diagnose(ctx, n)
 			if err != nil {
-				d = &diagnosis{Server: n.name, Away: scrubbed(sentence(err)), Can: []able{}}
+				d = &diagnosis{Server: n.name, Away: scrubbed(sentence(err)), Can: []canDo{}}
 			}
 			q.Servers[i] = d
 		})
@@ -206,10 +206,10 @@ func (d *diagnosis) judgeClock(ahead, plusMinus time.Duration) {
 	}
 }
 
-func abilities(r probe.Report) []able {
-	var list []able
+func abilities(r probe.Report) []canDo {
+	var list []canDo
 	for _, a := range ability.All() {
-		list = append(list, able{string(a), r.Can(a), r.Answers[a].Verdict != ability.NotAsked, a.What(), a.Since()})
+		list = append(list, canDo{string(a), r.Can(a), r.Answers[a].Verdict != ability.NotAsked, a.What(), a.Since()})
 	}
 	return list
 }

@@ -113,11 +113,7 @@ func (q *Asker) fits(look string, said []string, spared bool) bool {
 	if look == "" {
 		return spared
 	}
-	look = strings.ReplaceAll(look, "+", strings.Repeat("* ", strings.Count(q.made, ";")+1))
-	if q.millis {
-		look = inMillis(look)
-	}
-	for i, want := range strings.Fields(look) {
+	for i, want := range q.words(look) {
 		var low, high, n int64
 		refused := said[i] == "!"
 		switch read, _ := fmt.Sscanf(want+" "+said[i], "%d..%d %d", &low, &high, &n); {
@@ -127,6 +123,15 @@ func (q *Asker) fits(look string, said []string, spared bool) bool {
 		}
 	}
 	return true
+}
+
+// words are those of a meaning, one for each reply.
+func (q *Asker) words(look string) []string {
+	look = strings.ReplaceAll(look, "+", strings.Repeat("* ", strings.Count(q.made, ";")+1))
+	if q.millis {
+		look = inMillis(look)
+	}
+	return strings.Fields(look)
 }
 
 // word is a reply as a meaning has it.

@@ -265,7 +265,7 @@ var table = []mutant{
 	row("what was written while the server was replaced is its predecessor's", "compat.server.placed",
 		swap("epoch <= l.epoch", "epoch >= l.epoch"), clustered, following),
 	row("a server is found unsafe by what it answers once", "ability.Asker.Ask",
-		always(`why == "" || err != nil`), tested("compat/cluster", "ReplacedWhile")),
+		never("answer.Verdict == No"), tested("compat/cluster", "ReplacedWhile")),
 	row("a server that was replaced had no slots", "cluster.Source.install",
 		swap("!s.slots.same(was, m, m.owner(slot))", `was == ""`), clustered),
 	row("a server of another address is another", "cluster.slotMap.same",

@@ -83,8 +83,8 @@ func (s *session) try(key string, patience int, ask func(c *protocol.Conn) error
 		case !s.connect():
 			return s.err
 		case row < patience:
-		case errors.Is(err, compat.ErrUnsafeServer): // what it broke on is the version
-			return err
+		case !errors.Is(err, c.broke): // what it broke on did not decide
+			return on.Denied(key, err)
 		default:
 			return c.unanswered()
 		}
@@ -106,16 +106,18 @@ func (c *conn) Close() error { return nil }
 func (c *conn) Flush() error { return nil }
 
 func (c *conn) Send(name string, args ...any) error {
-	c.sent = append(c.sent, append(protocol.Cmd{name}, args...))
-	return nil
+	if c.broke == nil {
+		c.sent = append(c.sent, append(protocol.Cmd{name}, args...))
+	}
+	return c.broke
 }
 
 func (c *conn) Do(name string, args ...any) (any, error) {
+	if name != "" {
+		c.Send(name, args...) //nolint:errcheck // it is broken then
+	}
 	if c.broke != nil {
 		return nil, c.broke
-	}
-	if name != "" {
-		c.Send(name, args...) //nolint:errcheck // it fails never
 	}
 	replies, err := c.session.pipe(c.sent)
 	if err != nil {

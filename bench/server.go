@@ -14,7 +14,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
-	"github.com/setnxlock/setnxlock/compat/auto"
+	"github.com/setnxlock/setnxlock/compat/probe"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
@@ -25,7 +25,7 @@ var prefix = "setnxlock:bench:" + protocol.NewToken()[:8] + ":"
 type server struct {
 	address string
 	version string
-	auto    auto.Choice
+	auto    probe.Choice
 	process string // its folder in /proc; "": not known
 }
 
@@ -85,7 +85,7 @@ func start(ctx context.Context) (address string, stop func(), err error) {
 func meet(ctx context.Context, address string) (*server, error) {
 	p := pool(new(meter), address)
 	defer p.Close()
-	r, c, err := auto.Ask(ctx, compat.Pooled(p), auto.Options{})
+	r, c, err := probe.Find(ctx, compat.Pooled(p), probe.Options{})
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@
 //	})
 //
 // The algorithms are in getsetlock (any Redis since 1.2) and txlock (since
-// 2.2); package auto chooses between them by asking the server.
+// 2.2); package probe chooses between them by asking the server.
 //
 // Every step has one of four outcomes: done; refused ([ErrHeld], [ErrLost]); not sent; and unknown:
 // the command may have run, and only its reply was lost. The Locker resolves an unknown outcome by

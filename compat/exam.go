@@ -255,5 +255,5 @@ func (c *call) keepsWhole(key string) bool {
 }
 
 // checksAtMost is how often a check may lose its connection while reads are answered. If it is the
-// same commands twice in a row, those are blamed, as by package server's Try.
+// same commands twice in a row, those are blamed, as by package probe's Check.
 const checksAtMost = 4

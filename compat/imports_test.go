@@ -34,7 +34,7 @@ func TestWhatAnImportBrings(t *testing.T) {
 
 import (
 	_ "github.com/gomodule/redigo/redis"
-	_ "github.com/setnxlock/setnxlock/compat/auto"
+	_ "github.com/setnxlock/setnxlock/compat/probe"
 	_ "github.com/setnxlock/setnxlock/compat/rwlock"
 	_ "github.com/setnxlock/setnxlock/getsetlock"
 	_ "github.com/setnxlock/setnxlock/txlock"

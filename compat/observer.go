@@ -33,7 +33,7 @@ const (
 	EventLost     Kind = "lost"     // the lease is no longer ours, or about to end
 	EventReleased Kind = "released" // released, or handed off; Err if it was no longer ours or the outcome is unknown
 	EventRepaired Kind = "repaired" // a key that nothing would have ended was given an end
-	EventWeaker   Kind = "weaker"   // package auto took a weaker lock than other clients may get; Err says why
+	EventWeaker   Kind = "weaker"   // package probe took a weaker lock than other clients may get; Err says why
 )
 
 // Slog returns an Observer that logs to l: losses, failures and weaker locks as warnings,

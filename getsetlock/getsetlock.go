@@ -15,7 +15,7 @@
 //
 // The clients' clocks must agree: a client whose clock is fast by more than the time left takes a
 // lock that is held (getset/skewed-takeover). There are three ways out: with Dialect.Margin a
-// client waits that much longer; with server.Clock as its clock a Locker goes by the server's time;
+// client waits that much longer; with probe.Clock as its clock a Locker goes by the server's time;
 // [Patient] works although the clocks disagree.
 //
 // Clients in other languages write the time in their own dialects: [Named] has those of the clients

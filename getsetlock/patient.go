@@ -17,7 +17,7 @@ import (
 //	MULTI; DEL key; EXEC     nil: it lives
 //
 // Clocks must run at the same rate, but need not show the same time. The Locker's clock must be the
-// computer's own, not one that is corrected, such as server.Clock. The price: a dead lock is
+// computer's own, not one that is corrected, such as probe.Clock. The price: a dead lock is
 // recovered a whole Lease after it was first seen, and only by Lock and Do, because TryLock does
 // not look twice.
 //

@@ -7,10 +7,10 @@ import (
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat/auto"
+	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/locks"
+	"github.com/setnxlock/setnxlock/compat/probe"
 	"github.com/setnxlock/setnxlock/compat/protocol"
-	"github.com/setnxlock/setnxlock/compat/server"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
@@ -103,7 +103,7 @@ func (a *app) pick(ctx context.Context, n node, key string, fence bool) (candida
 
 // placed returns a lock that was named, and whose own check this server passes, unless no lock is safe there.
 func (a *app) placed(ctx context.Context, n node, c candidate, key string) (candidate, error) {
-	r, err := server.Probe(ctx, n.source, server.Options{Prefix: key, Timeout: a.timeout, Brief: true})
+	r, err := probe.Ask(ctx, n.source, probe.Options{Prefix: key, Timeout: a.timeout, Brief: true})
 	if err == nil {
 		err = r.Unsafe()
 	}
@@ -122,7 +122,7 @@ func unfit(err error) bool {
 
 // check asks a lock whether it is safe here for key.
 func (a *app) check(ctx context.Context, n node, c candidate, key string) error {
-	err := locks.Check(ctx, n.source, c.Algorithm, key, server.Options{Timeout: a.timeout})
+	err := probe.Check(ctx, n.source, c.Algorithm, key, probe.Options{Timeout: a.timeout})
 	var refused redis.Error
 	if err == nil || unfit(err) || errors.As(err, &refused) {
 		return err
@@ -138,10 +138,10 @@ func (a *app) pickAuto(ctx context.Context, n node, key string, fence bool) (can
 		return candidate{}, err
 	}
 	defer a.keep()
-	r, choice, err := auto.Ask(ctx, n.source, o)
-	if o.Fence && r.Writable && !r.Multi && errors.Is(err, protocol.ErrUnsafeServer) {
+	r, choice, err := probe.Find(ctx, n.source, o)
+	if o.Fence && r.Writable && !r.Can(ability.Multi) && errors.Is(err, protocol.ErrUnsafeServer) {
 		o.Fence = false
-		r, choice, err = auto.Ask(ctx, n.source, o)
+		r, choice, err = probe.Find(ctx, n.source, o)
 	}
 	if err != nil {
 		return candidate{}, a.asking(ctx, n, err)
@@ -161,8 +161,8 @@ func (a *app) pickAuto(ctx context.Context, n node, key string, fence bool) (can
 }
 
 // autoOptions are auto's for locks whose keys begin with prefix.
-func (a *app) autoOptions(n node, prefix string, fence bool) (auto.Options, error) {
-	o := auto.Options{Fence: fence, Prefix: prefix, Timeout: a.timeout, Memory: &a.remembered().Memory, Where: n.name, Owner: a.owner.text()}
+func (a *app) autoOptions(n node, prefix string, fence bool) (probe.Options, error) {
+	o := probe.Options{Fence: fence, Prefix: prefix, Timeout: a.timeout, Memory: &a.remembered().Memory, Where: n.name, Owner: a.owner.text()}
 	if a.dialect == "" {
 		return o, nil
 	}
@@ -174,36 +174,36 @@ func (a *app) autoOptions(n node, prefix string, fence bool) (auto.Options, erro
 // asking is the failure of a choice: what the server said, or why it could not be asked.
 func (a *app) asking(ctx context.Context, n node, err error) error {
 	var refused redis.Error
-	if unfit(err) || errors.Is(err, protocol.ErrDenied) || errors.As(err, &refused) && !errors.Is(err, server.ErrAuth) {
+	if unfit(err) || errors.Is(err, protocol.ErrDenied) || errors.As(err, &refused) && !errors.Is(err, probe.ErrAuth) {
 		return err
 	}
 	return a.probing(ctx, n, err)
 }
 
 // evictionOf is what a probe has learned of it.
-func evictionOf(r server.Report) eviction {
+func evictionOf(r probe.Report) eviction {
 	switch {
-	case r.Has(server.WarnEvictionAll):
+	case r.Has(probe.WarnEvictionAll):
 		return evictsAll
-	case r.Has(server.WarnEvictionVolatile):
+	case r.Has(probe.WarnEvictionVolatile):
 		return evictsVolatile
 	}
 	return evictsNone
 }
 
 // choiceOf is auto's choice as a candidate.
-func choiceOf(c auto.Choice) candidate {
+func choiceOf(c probe.Choice) candidate {
 	return candidate{name: c.Name, Algorithm: c.Algorithm, several: c.Several}
 }
 
 // chooseFor is auto's choice: with a fence if the server can give one, and a
 // timestamp lock if a dialect was named, since keys are shared with its fleet then.
-func (a *app) chooseFor(ctx context.Context, n node, r server.Report, fence bool) (auto.Choice, error) {
-	o, err := a.autoOptions(n, a.prefix, fence && r.Multi)
+func (a *app) chooseFor(ctx context.Context, n node, r probe.Report, fence bool) (probe.Choice, error) {
+	o, err := a.autoOptions(n, a.prefix, fence && r.Can(ability.Multi))
 	if err != nil {
-		return auto.Choice{}, err
+		return probe.Choice{}, err
 	}
-	return auto.Choose(ctx, n.source, r, o)
+	return probe.Choose(ctx, n.source, r, o)
 }
 
 // probing is the failure of a probe.
@@ -214,7 +214,7 @@ func (a *app) probing(ctx context.Context, n node, err error) error {
 		return context.Cause(ctx)
 	case errors.Is(err, protocol.ErrUnsafeServer), errors.Is(err, protocol.ErrDenied):
 		return err
-	case errors.Is(err, server.ErrAuth):
+	case errors.Is(err, probe.ErrAuth):
 		return &failure{statusUnavailable, err, passwordHint}
 	case errors.As(err, &refused): // we are in
 		return a.explain(refused)

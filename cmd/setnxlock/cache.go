@@ -5,22 +5,21 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/textfile"
+	"github.com/setnxlock/setnxlock/compat/probe"
 	"github.com/setnxlock/setnxlock/compat/protocol"
-	"github.com/setnxlock/setnxlock/compat/server"
 )
 
 // A cache is what servers answered, in a file in the user's cache directory, so that the next
 // setnxlock need not ask a server that it knows. It only saves time: a file that can't be read,
 // written or understood is as good as none.
 type cache struct {
-	server.Memory
+	probe.Memory
 	read sync.Once
 	path string // "": there is nowhere to keep it
 
@@ -74,7 +73,7 @@ func (a *app) keep() {
 type sure struct {
 	protocol.Algorithm
 	a *app
-	r server.Report
+	r probe.Report
 }
 
 func (s *sure) Traits() protocol.Traits {
@@ -101,7 +100,8 @@ func (s *sure) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Dur
 	s.a.known.Forget(s.r)
 	s.a.known.contradicted.Store(true)
 	s.a.keep()
-	if check := s.Algorithm.Traits().Check; check != nil && !strings.HasPrefix(string(refused), "MOVED") {
+	d := denial(refused)
+	if check := s.Algorithm.Traits().Check; check != nil && (d == nil || d.About != "cluster") {
 		if why := check(c, key); why != nil {
 			return l, protocol.Refused.Mark(why)
 		}

@@ -13,9 +13,9 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
-	"github.com/setnxlock/setnxlock/compat/auto"
+	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/locks"
-	"github.com/setnxlock/setnxlock/compat/server"
+	"github.com/setnxlock/setnxlock/compat/probe"
 	"github.com/spf13/cobra"
 )
 
@@ -67,9 +67,9 @@ type diagnosis struct {
 	Why       string           `json:"why,omitempty"`
 	Risks     []string         `json:"risks,omitempty"`
 	Clock     *offset          `json:"clock,omitempty"`
-	Can       []ability        `json:"can"`
-	Warnings  []server.Warning `json:"warnings,omitempty"`
-	Checks    []server.Check   `json:"checks,omitempty"`
+	Can       []canDo          `json:"can"`
+	Warnings  []probe.Warning  `json:"warnings,omitempty"`
+	Checks    []probe.Question `json:"checks,omitempty"`
 }
 
 // An offset is how far the server's clock is ahead of ours.
@@ -78,8 +78,8 @@ type offset struct {
 	Uncertainty float64 `json:"uncertainty_seconds"`
 }
 
-// An ability is something that a lock may need of a server.
-type ability struct {
+// A canDo says of an ability whether the server has it.
+type canDo struct {
 	Name  string `json:"name"`
 	OK    bool   `json:"ok"`
 	Asked bool   `json:"asked"` // false: nothing is known of it
@@ -130,7 +130,7 @@ func (a *app) doctorQuorum(ctx context.Context, p *deployment, asJSON bool) erro
 		all.Go(func() {
 			d, err := a.diagnose(ctx, n)
 			if err != nil {
-				d = &diagnosis{Server: n.name, Away: scrubbed(sentence(err)), Can: []ability{}}
+				d = &diagnosis{Server: n.name, Away: scrubbed(sentence(err)), Can: []canDo{}}
 			}
 			q.Servers[i] = d
 		})
@@ -169,14 +169,14 @@ func (a *app) doctorQuorum(ctx context.Context, p *deployment, asJSON bool) erro
 }
 
 func (a *app) diagnose(ctx context.Context, n node) (*diagnosis, error) {
-	o := server.Options{Prefix: a.prefix, Timeout: a.timeout}
-	r, err := server.Probe(ctx, n.source, o)
+	o := probe.Options{Prefix: a.prefix, Timeout: a.timeout}
+	r, err := probe.Ask(ctx, n.source, o)
 	if err != nil && !unfit(err) {
 		return nil, a.probing(ctx, n, err)
 	}
 	d := &diagnosis{
 		Server: n.name, Version: r.Version, Kind: r.Kind, Own: r.Own, Role: r.Role, Master: r.Master,
-		Can: abilities(r), Warnings: r.Warnings, Checks: r.Checks,
+		Can: abilities(r), Warnings: r.Warnings, Checks: r.Questions,
 	}
 	if err == nil {
 		err = a.recommend(ctx, d, n, r)
@@ -184,12 +184,12 @@ func (a *app) diagnose(ctx context.Context, n node) (*diagnosis, error) {
 	var refused redis.Error
 	switch {
 	case unfit(err), errors.As(err, &refused):
-		d.Unsafe = append(d.Unsafe, strings.TrimPrefix(locks.InCommandWords(err.Error()), "setnxlock: "))
+		d.Unsafe = append(d.Unsafe, sentence(errors.New(locks.InCommandWords(err.Error()))))
 	case err != nil:
 		return nil, err
 	}
 	if r.Writable {
-		if ahead, plusMinus, err := server.Offset(ctx, n.source, nil, o); err == nil {
+		if ahead, plusMinus, err := probe.Offset(ctx, n.source, nil, o); err == nil {
 			d.Clock = &offset{ahead.Seconds(), plusMinus.Seconds()}
 			d.judgeClock(ahead, plusMinus)
 		}
@@ -201,15 +201,15 @@ func (a *app) diagnose(ctx context.Context, n node) (*diagnosis, error) {
 // judgeClock warns of a clock that timestamps can't be compared by.
 func (d *diagnosis) judgeClock(ahead, plusMinus time.Duration) {
 	if off := ahead.Abs() - plusMinus; off > time.Second {
-		d.Warnings = append(slices.Clip(d.Warnings), server.Warning{ID: "clock-offset", Text: fmt.Sprintf(
+		d.Warnings = append(slices.Clip(d.Warnings), probe.Warning{ID: "clock-offset", Text: fmt.Sprintf(
 			"its clock and this machine's differ by %v: if other clients go by its clock, a getset lock of theirs ends that much too early or too late here", ahead.Abs().Round(10*time.Millisecond))})
 	}
 }
 
-func abilities(r server.Report) []ability {
-	var list []ability
-	for _, can := range r.Abilities() {
-		list = append(list, ability{string(can), r.Can(can), !slices.Contains(r.NotAsked, can), can.What(), can.Since()})
+func abilities(r probe.Report) []canDo {
+	var list []canDo
+	for _, a := range ability.All() {
+		list = append(list, canDo{string(a), r.Can(a), r.Answers[a].Verdict != ability.NotAsked, a.What(), a.Since()})
 	}
 	return list
 }
@@ -332,7 +332,7 @@ func yes(ok bool) string {
 }
 
 // recommend fills in the algorithm, and what makes it unsafe here.
-func (a *app) recommend(ctx context.Context, d *diagnosis, n node, r server.Report) error {
+func (a *app) recommend(ctx context.Context, d *diagnosis, n node, r probe.Report) error {
 	choice, err := a.chooseFor(ctx, n, r, true)
 	fleet, _ := a.fleet(true) // its error is pick's, too
 	if err == nil && (len(fleet) > 0 || a.algorithm != "auto" && a.algorithm != "redlock") {
@@ -347,7 +347,7 @@ func (a *app) recommend(ctx context.Context, d *diagnosis, n node, r server.Repo
 }
 
 // judge replaces the best algorithm by the one that was asked for.
-func (a *app) judge(ctx context.Context, n node, r server.Report, best *auto.Choice) error {
+func (a *app) judge(ctx context.Context, n node, r probe.Report, best *probe.Choice) error {
 	c, err := a.pick(ctx, n, a.prefix+"doctor", true)
 	if err != nil || c.name == best.Name {
 		return err
@@ -355,7 +355,7 @@ func (a *app) judge(ctx context.Context, n node, r server.Report, best *auto.Cho
 	why := "it was asked for, and what it needs is there; the safest here is " + best.Name
 	best.Risks = nil
 	if d, err := a.dialectValue(); err == nil && strings.HasPrefix(c.name, "getset:") {
-		if timestamps, err := auto.Choose(ctx, n.source, r, auto.Options{Fence: r.Multi, Dialect: d, Prefix: a.prefix, Timeout: a.timeout}); err == nil {
+		if timestamps, err := probe.Choose(ctx, n.source, r, probe.Options{Fence: r.Can(ability.Multi), Dialect: d, Prefix: a.prefix, Timeout: a.timeout}); err == nil {
 			best.Risks = timestamps.Risks
 		}
 	}

@@ -10,13 +10,13 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
+	"github.com/setnxlock/setnxlock/compat/probe"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/sentinel"
 	"golang.org/x/term"
@@ -32,7 +32,7 @@ func passes(err error) bool {
 	var refused redis.Error
 	if errors.As(err, &refused) {
 		d := denial(refused)
-		return d != nil && d.Passes || strings.Contains(string(refused), "closed the connection") // what a full server's reply may be lost in
+		return d != nil && d.Passes || refused == probe.Closed // what a full server's reply may be lost in
 	}
 	var record tls.RecordHeaderError
 	var certificate *tls.CertificateVerificationError

@@ -1,7 +1,7 @@
 // Package ability is what a lock may need of a server: each ability with its name, the Redis that
 // brought it, and the question that finds out whether a server has it. This is the only such table:
-// a lock's own check (protocol.Traits.Check), package server, package auto and the command all read
-// it and ask its questions.
+// a lock's own check (protocol.Traits.Check), package probe and the command all read it and ask its
+// questions.
 //
 //	func (k Lock) check(c *protocol.Conn, key string) error {
 //		return ability.Check(c, key, false, ability.Need{ability.Watch, "another lock"})
@@ -12,6 +12,8 @@
 // expires.
 package ability
 
+import "github.com/setnxlock/setnxlock/compat/internal/answer"
+
 // An Ability is something that a lock may need of a server; the text is its name for people.
 type Ability string
 
@@ -19,6 +21,7 @@ type Ability string
 const (
 	Setnx        Ability = "SETNX"
 	Getset       Ability = "GETSET"
+	GetsetAndTTL Ability = "GETSET drops a TTL"
 	Multi        Ability = "MULTI"
 	Setex        Ability = "SETEX"
 	Lists        Ability = "SORT, LREM in MULTI"
@@ -38,29 +41,52 @@ type ability struct {
 	since string
 	what  string
 	lacks string // of a server that does not know the commands
-	ask   func(*Asker) (why string, err error)
+	question
 }
 
 // table is in the order in which Redis got them.
-var table []ability
-
-func init() { // the questions ask for other abilities
-	table = []ability{
-		{Setnx, "1.0", "a held key refuses it", "it has no SETNX", (*Asker).setnx},
-		{Getset, "1.0", "returns the old value", "it has no GETSET", (*Asker).getset},
-		{Multi, "1.2", "several commands as one: fences", "it has no MULTI (it came with 1.2)", (*Asker).multi},
-		{Setex, "2.0", "value and TTL in one", "it has no SETEX (it came with 2.0)", (*Asker).setex},
-		{Lists, "2.0", "lists compare and delete", "it lacks a list command (they came with 2.0)", (*Asker).lists},
-		{SetnxOnTTL, "2.2", "a held key refuses it", "it has no SETNX, or no SETEX", (*Asker).setnxOnTTL},
-		{ExpireAgain, "2.2", "a lease can be renewed", "it has no EXPIRE", (*Asker).expireAgain},
-		{Watch, "2.2", "a touched key aborts EXEC", "it has no WATCH (it came with 2.2)", (*Asker).watch},
-		{Renamenx, "2.4", "the TTL travels with the name", "it has no RENAMENX", (*Asker).renamenx},
-		{Milliseconds, "2.6", "milliseconds", "it counts in whole seconds (milliseconds came with 2.6)", (*Asker).milliseconds},
-		{Time, "2.6", "its clock can be read", "it does not tell the time (TIME came with 2.6)", (*Asker).time},
-		{Scripts, "2.6", "compare and delete in one", "it does not let us run scripts (they came with 2.6)", (*Asker).scripts},
-		{SetNXPX, "2.6.12", "value and TTL on a free key", noSetNXPX, (*Asker).setNXPX},
-	}
+var table = []ability{
+	{Setnx, "1.0", "a held key refuses it", "it has no SETNX",
+		question{how: asOne, cmds: "SETNX a held; SETNX a taken; DEL a", known: "SETNX",
+			means: []meaning{{"1 0 *", ""}, {"", "SETNX sets a key that is held"}}}},
+	{Getset, "1.0", "returns the old value", "it has no GETSET",
+		question{how: asOne, cmds: "SETNX a old; GETSET a new; DEL a", known: "GETSET",
+			means: []meaning{{`* "old" *`, ""}, {"", "GETSET does not return the old value"}}}},
+	{GetsetAndTTL, "1.0", "a key that is taken over has no TTL", "it has no GETSET",
+		question{how: asOne, cmds: "+ a old; GETSET a newer; TTL a; DEL a",
+			means: []meaning{{"+ * -1 *", ""}, {"", "GETSET keeps the TTL"}}}},
+	{Multi, "1.2", "several commands as one: fences", "it has no MULTI (it came with 1.2)",
+		question{how: inMulti, cmds: "INCR a; DEL a",
+			means: []meaning{{"1 1", ""}, {"", "INCR does not count in MULTI"}}}},
+	{Setex, "2.0", "value and TTL in one", "it has no SETEX (it came with 2.0)",
+		question{cmds: "SETEX a 60 x; TTL a; DEL a",
+			means: []meaning{{"OK 1..60 *", ""}, {"OK -1 *", "SETEX does not give the key its TTL" + forever}}}},
+	{Lists, "2.0", "lists compare and delete", "it lacks a list command (they came with 2.0)", question{by: (*Asker).lists}},
+	{SetnxOnTTL, "2.2", "a held key refuses it", "it has no SETNX, or no SETEX",
+		question{how: asOne, cmds: "+ a held; SETNX a taken; DEL a",
+			means: []meaning{{"+ 0 *", ""}, {"", "SETNX deletes a key that has a TTL and takes it (mended in 2.2)"}}}},
+	{ExpireAgain, "2.2", "a lease can be renewed", "it has no EXPIRE",
+		question{cmds: "+ a x; EXPIRE a 120; TTL a; DEL a", means: []meaning{{"+ 1 61..120 *", ""},
+			{"", "EXPIRE does not move the end of a key that has one (mended in 2.2), so no lease can be extended"}}}},
+	{Watch, "2.2", "a touched key aborts EXEC", "it has no WATCH (it came with 2.2)", question{by: (*Asker).watch}},
+	{Renamenx, "2.4", "the TTL travels with the name", "it has no RENAMENX",
+		question{how: asOne, cmds: "+ a x; RENAMENX a b; TTL b; DEL b; + b held; + a y; RENAMENX a b; DEL a; DEL b", spares: answer.NoKey,
+			means: []meaning{{"+ 1 1..60 * + + 0 * *", ""}, {"+ 1 1..60 * + + * * *", "RENAMENX renames onto a key that is held"},
+				{"", "RENAMENX drops the TTL (it travels with the name since 2.4)" + forever}}}}, // 1.2 finds no source that has one
+	{Milliseconds, "2.6", "milliseconds", "it counts in whole seconds (milliseconds came with 2.6)",
+		question{cmds: "PSETEX a 60000 x; PEXPIRE a 120000; PTTL a; DEL a", means: []meaning{{"OK 1 60001..120000 *", ""}}}},
+	{Time, "2.6", "its clock can be read", "it does not tell the time (TIME came with 2.6)", question{by: (*Asker).time}},
+	{Scripts, "2.6", "compare and delete in one", "it does not let us run scripts (they came with 2.6)", question{by: (*Asker).scripts}},
+	{SetNXPX, "2.6.12", "value and TTL on a free key", noSetNXPX,
+		question{cmds: "SET a held NX PX 60000; SET a taken NX PX 120000; PTTL a; DEL a", spares: answer.Misused,
+			means: []meaning{{"OK nil 1..60000 *", ""}, {"OK OK ? ?", "SET … NX sets a key that is held"},
+				{"OK nil * *", "SET … PX does not give the key its TTL" + forever}, {"! ? ? ?", noSetNXPX}}}},
 }
+
+const (
+	noSetNXPX = "it has no SET … NX PX (it came with 2.6.12)"
+	forever   = ", so a dead holder's lock would last for ever"
+)
 
 // All returns all abilities, the oldest first.
 func All() []Ability {

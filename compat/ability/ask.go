@@ -3,18 +3,11 @@ package ability
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/protocol"
-)
-
-// life is the TTL of scratch keys.
-const (
-	life       = 60
-	lifeMillis = life * 1000
 )
 
 // An Asker asks a server, over one connection, what it can do.
@@ -23,21 +16,20 @@ type Asker struct {
 	a, b   string // scratch keys, in one slot, which nobody else has
 	millis bool   // TTLs are given and read in milliseconds
 
-	prepared bool
-	made     func(key, value string) []protocol.Cmd // makes a key with a TTL: one command, or two that need MULTI
+	made string // makes $1 with the value $2 and a TTL: one command, or two that need MULTI; "": not known yet
 
 	transacts bool // there are MULTI and EXEC
 	noMulti   bool // MULTI is not to be had: what has to be done as one goes into a script
 	noEval    bool // nor are scripts
 
-	Again func() // if set, called before a question is asked for the second time
+	Again func() // called before a question, or a part of one that stands for all, is asked anew
 }
 
 // New returns an Asker over c, with scratch keys of random names that nobody else has, in one
 // slot. millis says that the lock which is asked for counts TTLs in milliseconds: then the
 // questions do.
 func New(c *protocol.Conn, a, b string, millis bool) *Asker {
-	return &Asker{c: c, a: a, b: b, millis: millis}
+	return &Asker{c: c, a: a, b: b, millis: millis, Again: func() {}}
 }
 
 // On returns q over another connection.
@@ -51,57 +43,85 @@ func (q *Asker) Without(multi, eval bool) { q.noMulti, q.noEval = multi, eval }
 
 // ErrNotAsked means that the question could leave a key behind that never expires, because the
 // server has neither MULTI nor scripts.
-var ErrNotAsked = errors.New("setnxlock: can't be asked without MULTI or scripts: a key without an end might be left behind")
+var ErrNotAsked = errors.New("setnxlock: " + unasked)
 
-// Ask asks for one ability. why is "" if the server has it, or else what it does instead. A no is
-// asked twice, because a server of a cluster may be replaced between two commands by one that lacks
-// what the first has written. An error means that it could not be learned: the server's refusal,
-// [ErrNotAsked], or the connection's error.
-func (q *Asker) Ask(a Ability) (why string, err error) {
-	ask := a.row().ask
-	if why, err = ask(q); why == "" || err != nil {
-		return why, err
-	}
-	if q.Again != nil {
+const unasked = "can't be asked without MULTI or scripts: a key without an end might be left behind"
+
+// An Answer is what a server answered when it was asked for an ability. The zero Answer says that nobody
+// has asked.
+type Answer struct {
+	Verdict Verdict     `json:"verdict"`
+	Why     string      `json:"why,omitempty"`   // what it does instead, or why it could not be asked, for the middle of a sentence
+	Reply   redis.Error `json:"reply,omitempty"` // what it refused with, if that is known
+}
+
+// A Verdict is what an answer proves.
+type Verdict string
+
+const (
+	NotAsked Verdict = ""        // nothing is known
+	Yes      Verdict = "yes"     // it has the ability
+	No       Verdict = "no"      // it answers, and not as it should
+	Refused  Verdict = "refused" // it answers no, or breaks the connection
+)
+
+// Ask asks for one ability. A no is asked twice, because a server of a cluster may be replaced between
+// two commands by one that lacks what the first has written. An error means that it could not be
+// learned: the server's refusal, [ErrNotAsked], or the connection's error.
+func (q *Asker) Ask(a Ability) (answer Answer, err error) {
+	if answer, err = q.once(a); answer.Verdict == No {
 		q.Again()
+		return q.once(a)
 	}
-	return ask(q)
+	return answer, err
+}
+
+func (q *Asker) once(a Ability) (Answer, error) {
+	why, err := q.pose(a.row().question)
+	answer := Answer{Verdict: Yes, Why: why}
+	var odd *protocol.UnsafeServerError
+	errors.As(err, &answer.Reply)
+	switch {
+	case errors.As(err, &odd): // no key could be made
+		return Answer{No, odd.Why, ""}, nil
+	case errors.Is(err, ErrNotAsked):
+		answer.Verdict, answer.Why = NotAsked, unasked
+	case err != nil:
+		answer.Verdict = Refused
+	case why != "":
+		answer.Verdict = No
+	}
+	return answer, err
 }
 
 // Prepare finds out how a key with a TTL is made here, and with it whether the server lets us
-// write at all.
-func (q *Asker) Prepare() error {
-	if q.prepared {
+// write at all. The error is the server's refusal, the connection's error, or a
+// [*protocol.UnsafeServerError] if the server makes a key in no way of Redis's.
+func (q *Asker) Prepare() (refused error) {
+	if q.made != "" {
 		return nil
 	}
-	var refused error
-	ways := []func(key, value string) []protocol.Cmd{bySetex, byPsetex, bySet}
+	ways := []string{"SETEX $1 60 $2", "PSETEX $1 60000 $2", "SET $1 $2; EXPIRE $1 60"}
 	if q.millis {
-		ways = []func(key, value string) []protocol.Cmd{byPsetex, bySet}
+		ways = ways[1:]
 	}
-	for _, made := range ways {
-		cmds := append(made(q.a, "x"), protocol.Cmd{"DEL", q.a})
-		var replies []any
-		var err error
-		if len(cmds) == 2 {
-			replies, err = q.pipe(cmds...)
-		} else {
-			replies, err = q.exec(cmds...)
-		}
-		if err == nil && replies[0] == "OK" && replies[len(replies)-1] == int64(1) {
-			q.prepared, q.made = true, made
+	for _, q.made = range ways {
+		cmds := q.commands("+ a x; DEL a")
+		replies, err := q.run(cmds...)
+		switch {
+		case err == nil && replies[0] == "OK" && replies[len(replies)-1] == int64(1):
 			return nil
+		case err == nil:
+			err = q.c.Unsafe(odd(fmt.Sprint(cmds[0][0], ", DEL"), []string{fmt.Sprint(replies...)}), "another server")
 		}
-		if err == nil {
-			err = fmt.Errorf("setnxlock: %s", odd(fmt.Sprint(cmds[0][0], ", DEL"), replies))
-		}
-		if refused == nil || !final(refused) {
-			refused = prefer(refused, err)
+		if refused == nil || final(err) || tells(err) && !tells(refused) {
+			refused = err
 		}
 		if final(err) {
 			break
 		}
 	}
+	q.made = ""
 	return refused
 }
 
@@ -112,25 +132,16 @@ func final(err error) bool {
 	return r != nil && (r.Elsewhere || r.Passes)
 }
 
-// prefer is the error that tells more: that a command is forbidden rather than that another
-// is not there, that the connection broke rather than either.
-func prefer(a, b error) error {
-	if a == nil || final(b) {
-		return b
-	}
-	tells := b != nil && (!answer.Refused(b) || answer.Of(b) == answer.Permission)
-	if tells && answer.Refused(a) && answer.Of(a) != answer.Permission {
-		return b
-	}
-	return a
-}
+// tells reports that an error says more than that a command is not there: it is forbidden, or the
+// connection broke.
+func tells(err error) bool { return !answer.Refused(err) || answer.Of(err) == answer.Permission }
 
-func bySetex(key, value string) []protocol.Cmd { return []protocol.Cmd{{"SETEX", key, life, value}} }
-func byPsetex(key, value string) []protocol.Cmd {
-	return []protocol.Cmd{{"PSETEX", key, lifeMillis, value}}
-}
-func bySet(key, value string) []protocol.Cmd {
-	return []protocol.Cmd{{"SET", key, value}, {"EXPIRE", key, life}}
+// run sends commands that begin with what makes a key: one write, or one transaction.
+func (q *Asker) run(cmds ...protocol.Cmd) ([]any, error) {
+	if strings.Contains(q.made, ";") {
+		return q.exec(cmds...)
+	}
+	return q.pipe(cmds...)
 }
 
 // pipe sends commands in one write, each of which is harmless by itself. The error is the first
@@ -153,10 +164,10 @@ func (q *Asker) atomic(cmds ...protocol.Cmd) ([]any, error) {
 		return nil, ErrNotAsked
 	}
 	const value = "asking"
-	if _, err := q.make(q.a, value); err != nil {
+	if err := q.make(value); err != nil {
 		return nil, err
 	}
-	cmds = append([]protocol.Cmd{{"EXISTS", q.a}, {"DEL", q.a}}, cmds...)
+	cmds = append(q.commands("EXISTS a; DEL a"), cmds...)
 	replies, err := q.c.Run(protocol.Change{If: protocol.Script, Key: q.a, Value: value, Do: cmds})
 	if err != nil {
 		return nil, err
@@ -180,158 +191,41 @@ func (q *Asker) exec(cmds ...protocol.Cmd) ([]any, error) {
 	return replies, err
 }
 
-// make makes a key with a TTL.
-func (q *Asker) make(key, value string) ([]any, error) {
-	if err := q.Prepare(); err != nil {
-		return nil, err
+// make makes a, with a TTL.
+func (q *Asker) make(value string) error {
+	err := q.Prepare()
+	if err == nil {
+		_, err = q.run(q.commands("+ a " + value)...)
 	}
-	cmds := q.made(key, value)
-	if len(cmds) > 1 {
-		return q.exec(cmds...)
-	}
-	return q.pipe(cmds...)
+	return err
 }
 
-// withKey runs commands on a, which is made before them and removed behind them. They leave it
-// its TTL. The replies are theirs.
-func (q *Asker) withKey(cmds ...protocol.Cmd) ([]any, error) {
-	if err := q.Prepare(); err != nil {
-		return nil, err
-	}
-	made := q.made(q.a, "x")
-	all := append(append(made, cmds...), protocol.Cmd{"DEL", q.a})
-	run := q.pipe
-	if len(made) > 1 {
-		run = q.exec
-	}
-	replies, err := run(all...)
-	if err != nil {
-		return nil, err
-	}
-	return replies[len(made) : len(replies)-1], nil
-}
-
-// unless is an answer: why not, unless it is as it should be, or an error.
-func unless(err error, right func() bool, why string) (string, error) {
-	if err != nil || right() {
-		return "", err
-	}
-	return why, nil
-}
-
-// odd is the answer of a server that answers commands in no way of Redis's.
-func odd(commands string, replies []any) string {
-	said := make([]string, len(replies))
-	for i, r := range replies {
-		said[i] = fmt.Sprint(r)
-		if bulk, ok := r.([]byte); ok {
-			said[i] = strconv.Quote(string(bulk))
-		}
-	}
-	return fmt.Sprintf("%s are answered %.80s, not as Redis does", commands, fmt.Sprint(said))
-}
-
-func (q *Asker) setnx() (string, error) {
-	r, err := q.atomic(protocol.Cmd{"SETNX", q.a, "held"}, protocol.Cmd{"SETNX", q.a, "taken"}, protocol.Cmd{"DEL", q.a})
-	if errors.Is(err, ErrNotAsked) {
-		return q.known("SETNX")
-	}
-	return unless(err, func() bool { return r[0] == int64(1) && r[1] == int64(0) }, "SETNX sets a key that is held")
-}
-
-func (q *Asker) getset() (string, error) {
-	r, err := q.atomic(protocol.Cmd{"SETNX", q.a, "old"}, protocol.Cmd{"GETSET", q.a, "new"}, protocol.Cmd{"DEL", q.a})
-	if errors.Is(err, ErrNotAsked) {
-		return q.known("GETSET")
-	}
-	return unless(err, func() bool { return is(r[1], "old") }, "GETSET does not return the old value")
-}
-
-// known asks for a command without its arguments, which writes nothing. A server that has it says
+// hasCommand asks for a command without its arguments, which writes nothing. A server that has it says
 // that they are missing; one that says it otherwise may have it or not.
-func (q *Asker) known(name string) (string, error) {
-	_, err := q.c.Do(name, q.a)
-	e, refused := err.(redis.Error)
-	switch {
-	case refused && strings.Contains(string(e), "wrong number of arguments"):
+func (q *Asker) hasCommand(name string) (string, error) {
+	switch _, err := q.c.Do(name, q.a); {
+	case answer.Misused(err):
 		return "", nil
-	case refused && !answer.Lacks(e) && answer.Known(e) == nil:
-		return "", fmt.Errorf("%w, and %s without its value is answered %q", ErrNotAsked, name, string(e))
+	case answer.Refused(err) && !answer.Lacks(err) && answer.Known(err) == nil:
+		return "", fmt.Errorf("%w, and %s without its value is answered: %w", ErrNotAsked, name, err)
 	case err == nil:
 		return name + " works without its value", nil
-	}
-	return "", err
-}
-
-// ClearsTTL asks whether GETSET removes a key's TTL, as on Redis; SSDB keeps it.
-func (q *Asker) ClearsTTL() (bool, error) {
-	if err := q.Prepare(); err != nil {
-		return false, err
-	}
-	made := q.made(q.a, "old")
-	r, err := q.atomic(append(made, protocol.Cmd{"GETSET", q.a, "newer"}, protocol.Cmd{"TTL", q.a}, protocol.Cmd{"DEL", q.a})...)
-	if err != nil {
-		return false, err
-	}
-	return r[len(made)+1] == int64(-1), nil
-}
-
-// multi is what a fence needs: a transaction in which INCR counts.
-func (q *Asker) multi() (string, error) {
-	r, err := q.exec(protocol.Cmd{"INCR", q.a}, protocol.Cmd{"DEL", q.a})
-	return unless(err, func() bool { return r[0] == int64(1) && r[1] == int64(1) }, "INCR does not count in MULTI")
-}
-
-func (q *Asker) setex() (string, error) {
-	r, err := q.pipe(protocol.Cmd{"SETEX", q.a, life, "x"}, protocol.Cmd{"TTL", q.a}, protocol.Cmd{"DEL", q.a})
-	if err == nil && r[0] == "OK" && r[1] == int64(-1) {
-		return "SETEX does not give the key its TTL, so a dead holder's lock would last for ever", nil
-	}
-	return unless(err, func() bool { return r[0] == "OK" && within(r[1], 1, life) }, odd("SETEX, TTL", r))
-}
-
-// setnxOnTTL asks for what every token lock rests on where there is no SET NX PX.
-func (q *Asker) setnxOnTTL() (string, error) {
-	if err := q.Prepare(); err != nil {
+	default:
 		return "", err
 	}
-	made := q.made(q.a, "held")
-	r, err := q.atomic(append(made, protocol.Cmd{"SETNX", q.a, "taken"}, protocol.Cmd{"DEL", q.a})...)
-	return unless(err, func() bool { return r[len(made)] == int64(0) },
-		"SETNX deletes a key that has a TTL and takes it (mended in 2.2)")
-}
-
-func (q *Asker) expireAgain() (string, error) {
-	again, ask, unit := protocol.Cmd{"EXPIRE", q.a, 2 * life}, protocol.Cmd{"TTL", q.a}, int64(1)
-	if q.millis {
-		again, ask, unit = protocol.Cmd{"PEXPIRE", q.a, 2 * lifeMillis}, protocol.Cmd{"PTTL", q.a}, 1000
-	}
-	r, err := q.withKey(again, ask)
-	return unless(err, func() bool { return r[0] == int64(1) && within(r[1], life*unit+1, 2*life*unit) },
-		"EXPIRE does not move the end of a key that has one (mended in 2.2), so no lease can be extended")
 }
 
 // watch touches what it watches: its own writes count too.
 func (q *Asker) watch() (string, error) {
-	if _, err := q.make(q.a, "x"); err != nil {
+	if err := q.make("x"); err != nil {
 		return "", err
 	}
-	r, err := q.c.Pipe(protocol.Cmd{"WATCH", q.a}, protocol.Cmd{"UNWATCH"}, protocol.Cmd{"WATCH", q.a}, protocol.Cmd{"DEL", q.a},
-		protocol.Cmd{"MULTI"}, protocol.Cmd{"GET", q.a}, protocol.Cmd{"EXEC"})
+	r, err := q.pipe(q.commands("WATCH a; UNWATCH; WATCH a; DEL a; MULTI; GET a; EXEC")...)
 	if err != nil {
-		return "", err
-	}
-	exec, refused := r[6].(redis.Error)
-	if refused {
-		q.c.Do("DISCARD") //nolint:errcheck // it may still be in MULTI
-	}
-	for _, reply := range r[:6] {
-		if e, no := reply.(redis.Error); no {
-			return "", e
+		if len(r) > 0 && answer.Refused(answer.First(r[6:])) {
+			q.c.Do("DISCARD") //nolint:errcheck // it may still be in MULTI
 		}
-	}
-	if refused {
-		return "", exec
+		return "", err
 	}
 	switch ran, list := r[6].([]any); {
 	case r[6] == nil:
@@ -342,76 +236,25 @@ func (q *Asker) watch() (string, error) {
 	return "EXEC runs although a watched key was touched", nil
 }
 
-// renamenx asks whether a TTL travels with the name, and then, with b held, whether a key with a
-// TTL stands up to it.
-func (q *Asker) renamenx() (string, error) {
-	if err := q.Prepare(); err != nil {
-		return "", err
-	}
-	ttl := protocol.Cmd{"TTL", q.b}
-	if q.millis {
-		ttl[0] = "PTTL"
-	}
-	first := append(q.made(q.a, "x"), protocol.Cmd{"RENAMENX", q.a, q.b}, ttl, protocol.Cmd{"DEL", q.b})
-	second := append(append(q.made(q.b, "held"), q.made(q.a, "y")...), protocol.Cmd{"RENAMENX", q.a, q.b}, protocol.Cmd{"DEL", q.a}, protocol.Cmd{"DEL", q.b})
-	r, err := q.atomic(append(first, second...)...)
-	if r == nil || err != nil && !strings.Contains(err.Error(), "no such key") { // 1.2: a source with a TTL
-		return "", err
-	}
-	left, _ := r[len(first)-2].(int64)
-	switch {
-	case r[len(first)-3] != int64(1) || left <= 0:
-		return "RENAMENX drops the TTL (it travels with the name since 2.4), so a dead holder's lock would last for ever", nil
-	case r[len(r)-3] != int64(0):
-		return "RENAMENX renames onto a key that is held", nil
-	}
-	return "", nil
-}
-
-func (q *Asker) milliseconds() (string, error) {
-	r, err := q.pipe(protocol.Cmd{"PSETEX", q.a, lifeMillis, "x"}, protocol.Cmd{"PEXPIRE", q.a, 2 * lifeMillis}, protocol.Cmd{"PTTL", q.a}, protocol.Cmd{"DEL", q.a})
-	return unless(err, func() bool { return r[0] == "OK" && r[1] == int64(1) && within(r[2], lifeMillis+1, 2*lifeMillis) },
-		odd("PSETEX, PEXPIRE, PTTL", r))
-}
-
 func (q *Asker) time() (string, error) {
 	reply, err := q.c.Do("TIME")
 	_, told := answer.Time(reply)
-	why := fmt.Sprintf("TIME answers %.80q, which is no time", fmt.Sprintf("%s", reply))
-	return unless(err, func() bool { return told }, why)
-}
-
-const noSetNXPX = "it has no SET … NX PX (it came with 2.6.12)"
-
-func (q *Asker) setNXPX() (string, error) {
-	r, err := q.pipe(protocol.Cmd{"SET", q.a, "held", "NX", "PX", lifeMillis}, protocol.Cmd{"SET", q.a, "taken", "NX", "PX", 2 * lifeMillis},
-		protocol.Cmd{"PTTL", q.a}, protocol.Cmd{"DEL", q.a})
-	var set redis.Error
-	if len(r) > 0 {
-		set, _ = r[0].(redis.Error)
-	}
-	switch {
-	case len(r) > 0 && r[0] == "OK" && r[1] == "OK":
-		return "SET … NX sets a key that is held", nil
-	case strings.Contains(string(set), "wrong number of arguments"), strings.Contains(string(set), "syntax error"):
-		return noSetNXPX, nil
-	case err != nil:
+	if err != nil || told {
 		return "", err
-	case r[0] != "OK" || r[1] != nil:
-		return odd("SET … NX on a free key, on a held one", r), nil
-	case !within(r[2], 1, lifeMillis):
-		return "SET … PX does not give the key its TTL, so a dead holder's lock would last for ever", nil
 	}
-	return "", nil
+	return fmt.Sprintf("TIME answers %.80q, which is no time", fmt.Sprintf("%s", reply)), nil
 }
 
 // scripts has a script compare, and extend, count, replace and remove what holds its value: what
 // locks do.
 func (q *Asker) scripts() (string, error) {
-	const held = "1"
-	extend := protocol.Cmd{"PEXPIRE", q.a, 2 * lifeMillis}
+	const held, extend = "1", "PEXPIRE a 120000"
+	script := func(value, do string) error {
+		_, err := q.c.Run(protocol.Change{If: protocol.Script, Key: q.a, Value: value, Do: q.commands(do)})
+		return err
+	}
 	// A script that nobody has sent is asked for as well: after that error the connection has to live on.
-	r, err := q.c.Pipe(protocol.Cmd{"EVALSHA", strings.Repeat("0", 40), 1, q.a}, protocol.Cmd{"PSETEX", q.a, lifeMillis, held})
+	r, err := q.c.Pipe(q.commands("EVALSHA " + strings.Repeat("0", 40) + " 1 a; PSETEX a 60000 " + held)...)
 	if err != nil {
 		return "", err
 	}
@@ -419,14 +262,14 @@ func (q *Asker) scripts() (string, error) {
 		r = r[1:]
 	}
 	if err = answer.First(r); err == nil {
-		_, err = q.c.Run(protocol.Change{If: protocol.Script, Key: q.a, Value: "another's", Do: []protocol.Cmd{extend}})
+		err = script("another's", extend)
 	}
 	if err == nil {
 		return "a script compares, and changes what holds another value", nil
 	}
 	if errors.Is(err, protocol.ErrLost) {
-		for _, do := range [][]protocol.Cmd{{extend}, {extend, {"INCR", q.a}, {"PSETEX", q.a, lifeMillis, held}}, nil} {
-			if _, err = q.c.Run(protocol.Change{If: protocol.Script, Key: q.a, Value: held, Do: do}); err != nil {
+		for _, do := range []string{extend, extend + "; INCR a; PSETEX a 60000 " + held, ""} {
+			if err = script(held, do); err != nil {
 				break
 			}
 		}
@@ -438,14 +281,4 @@ func (q *Asker) scripts() (string, error) {
 		return "a script does not find the value that was set", nil
 	}
 	return "", err
-}
-
-func is(reply any, want string) bool {
-	b, ok := reply.([]byte)
-	return ok && string(b) == want
-}
-
-func within(reply any, low, high int64) bool {
-	n, ok := reply.(int64)
-	return ok && low <= n && n <= high
 }

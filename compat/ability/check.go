@@ -25,12 +25,11 @@ type Need struct {
 func Check(c *protocol.Conn, key string, millis bool, needs ...Need) error {
 	q := New(c, protocol.Aux(key, "check:"+protocol.NewToken()), protocol.Aux(key, "check:"+protocol.NewToken()), millis)
 	for _, n := range needs {
-		why, err := q.Ask(n.Ability)
-		switch {
+		switch answer, err := q.Ask(n.Ability); {
 		case err != nil:
 			return n.refused(c, err)
-		case why != "":
-			return c.Unsafe(why, n.Use)
+		case answer.Verdict == No:
+			return c.Unsafe(answer.Why, n.Use)
 		}
 	}
 	return nil
@@ -50,20 +49,22 @@ func (n Need) refused(c *protocol.Conn, err error) error {
 			unsafe.Why = "it has no " + unsafe.Command
 		}
 	default:
-		unsafe.Why = fmt.Sprintf("it does not know a command that Redis has had since %s (%s): "+renamed+", or a proxy in between lacks it", row.since, short(unsafe.Reply))
+		unsafe.Why = fmt.Sprintf("it does not know a command that Redis has had since %s (%s): it was renamed or disabled (rename-command), or a proxy in between lacks it", row.since, short(unsafe.Reply))
 		unsafe.Use += ", or give the command back its name"
+		return renamed{unsafe}
 	}
 	return err
 }
 
+// A renamed error is that of a check that failed because the server does not know a command that its
+// version has.
+type renamed struct{ *protocol.UnsafeServerError }
+
+func (e renamed) Unwrap() error { return e.UnsafeServerError }
+
 // Renamed reports whether a check failed because the server does not know a command that its
 // version has: other clients, or this one later, may find it there.
-func Renamed(err error) bool {
-	var unsafe *protocol.UnsafeServerError
-	return errors.As(err, &unsafe) && strings.Contains(unsafe.Why, renamed)
-}
-
-const renamed = "it was renamed or disabled (rename-command)"
+func Renamed(err error) bool { return errors.As(err, new(renamed)) }
 
 // short is a server's reply without the arguments that it repeats.
 func short(e redis.Error) string {

@@ -1,12 +1,8 @@
 package ability
 
 import (
-	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/listcas"
 	"github.com/setnxlock/setnxlock/compat/protocol"
@@ -18,17 +14,13 @@ func (q *Asker) lists() (string, error) {
 	if why != "" || err != nil {
 		q.c.Do("DEL", q.a) //nolint:errcheck // the reason is reported
 	}
-	var e redis.Error
-	if answer.Lacks(err) || errors.As(err, &e) && strings.Contains(string(e), "denied") {
+	if answer.Lacks(err) || answer.SortDenied(err) {
 		return "it does not run every command that ListCAS is made of (" + err.Error() + ")", nil
 	}
 	return why, err
 }
 
 func (q *Asker) tryLists() (why string, err error) {
-	if _, err := q.c.Exec(protocol.Cmd{"GET", q.a}); err != nil {
-		return "", err // where MULTI is refused, what follows it would run one by one
-	}
 	for _, try := range []struct {
 		holds, next string // next "": it is removed
 		done        bool
@@ -41,6 +33,7 @@ func (q *Asker) tryLists() (why string, err error) {
 		{"held", "next", true, "next", "an equal value is not replaced"},
 		{"", "next", false, "", "a value is put on a key that was not there"},
 	} {
+		q.Again() // the account of one try is enough
 		done, left, err := q.tryOne(try.holds, try.next)
 		if err != nil {
 			return "", err
@@ -56,33 +49,17 @@ func (q *Asker) tryLists() (why string, err error) {
 // replies say that it was done, and what the key held then. All is one transaction, which makes the
 // key and removes it: nobody ever sees it.
 func (q *Asker) tryOne(holds, next string) (done bool, left string, err error) {
-	k := any(q.a)
-	begin := []any{"SET", k, holds}
+	begin := protocol.Cmd{"SET", q.a, holds}
 	if holds == "" {
-		begin = []any{"DEL", k}
+		begin = protocol.Cmd{"DEL", q.a}
 	}
-	all := slices.Insert(listcas.Commands(protocol.Aux, q.a, "held", next, [][]any{{"GET", k}, {"DEL", k}}), 1, begin)
-	cmds := make([]protocol.Cmd, len(all))
-	for i, m := range all {
-		cmds[i] = m
+	all := listcas.Commands(protocol.Aux, q.a, "held", next, [][]any{{"GET", q.a}, {"DEL", q.a}})
+	cmds := []protocol.Cmd{begin}
+	for _, m := range all[1 : len(all)-1] { // between MULTI and EXEC
+		cmds = append(cmds, m)
 	}
-	replies, err := q.c.Pipe(cmds...)
-	if err != nil {
-		return false, "", err
-	}
-	last := len(replies) - 1
-	_, refused := replies[last].(redis.Error)
-	if refused {
-		q.c.Do("DISCARD") //nolint:errcheck // it may still be in MULTI
-	}
-	if err := answer.First(replies); err != nil {
-		return false, "", err
-	}
-	ran, err := redis.Values(replies[last], nil)
-	if err == nil && len(ran) != len(cmds)-2 {
-		err = fmt.Errorf("setnxlock: %d replies to %d commands of an EXEC", len(ran), len(cmds)-2)
-	}
-	if err != nil {
+	ran, err := q.exec(cmds...)
+	if len(ran) != len(cmds) {
 		return false, "", err
 	}
 	if err := answer.First(ran[:1]); err != nil {
@@ -91,7 +68,6 @@ func (q *Asker) tryOne(holds, next string) (done bool, left string, err error) {
 	if got := ran[len(ran)-3]; got != nil {
 		left = fmt.Sprintf("%s", got) // an error, if it is a list
 	}
-	ran = ran[1:]
-	held, _, err := listcas.Read(ran)
-	return held && (next == "" || listcas.Set(ran) == int64(1)), left, err
+	held, _, err := listcas.Read(ran[1:])
+	return held && (next == "" || listcas.Set(ran[1:]) == int64(1)), left, err
 }

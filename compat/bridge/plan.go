@@ -52,7 +52,7 @@ type Stage struct {
 }
 
 // Locks returns the stage's locks, the one that needs the newest server first: take the first that
-// is safe on your server ([locks.Check]). For an old client they are this module's locks in its
+// is safe on your server (probe.Check). For an old client they are this module's locks in its
 // dialect, which look the same to it.
 func (s Stage) Locks() []protocol.Algorithm { return s.locks }
 

@@ -15,11 +15,10 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/bridge"
 	"github.com/setnxlock/setnxlock/compat/conformance"
-	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/probe"
 	"github.com/setnxlock/setnxlock/compat/protocol"
-	"github.com/setnxlock/setnxlock/compat/server"
 )
 
 const ttl = 10 * time.Second
@@ -29,7 +28,7 @@ func lockOf(t testing.TB, source compat.Source, s bridge.Stage) protocol.Algorit
 	t.Helper()
 	var err error
 	for _, a := range s.Locks() {
-		if err = locks.Check(t.Context(), source, a, "k", server.Options{}); err == nil {
+		if err = probe.Check(t.Context(), source, a, "k", probe.Options{}); err == nil {
 			return a
 		}
 	}

@@ -36,8 +36,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
+	"github.com/setnxlock/setnxlock/compat/probe"
 	"github.com/setnxlock/setnxlock/compat/protocol"
-	"github.com/setnxlock/setnxlock/compat/server"
 	"go.uber.org/goleak"
 )
 
@@ -306,8 +306,8 @@ func (c *suite) refuses(t testing.TB) error {
 				t.Errorf("EXISTS %q after the refusal: %d, %v; want 0", written, n, err)
 			}
 		}
-		r, err := server.Probe(ctx, source, server.Options{Prefix: c.prefix})
-		able = able && err == nil && !slices.ContainsFunc(r.Abilities(), func(a ability.Ability) bool { return !r.Can(a) })
+		r, err := probe.Ask(ctx, source, probe.Options{Prefix: c.prefix})
+		able = able && err == nil && !slices.ContainsFunc(ability.All(), func(a ability.Ability) bool { return !r.Can(a) })
 	}
 	if able {
 		t.Errorf("the lock refuses a server that can do all that locks need: %v", err)

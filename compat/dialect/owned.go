@@ -9,7 +9,7 @@ import (
 )
 
 // OwnedToken makes tokens that name their holder, for people who look at the key:
-// setnxlock:OWNER:RANDOM. Give it to a lock's Options.Token; locks.Options and auto.Options have a
+// setnxlock:OWNER:RANDOM. Give it to a lock's Options.Token; locks.Options and probe.Options have a
 // field for it. Clients only compare a token, so owner may be any text: what is not a letter, a
 // digit or one of "-._~:@/" is written %20, and only the first 128 bytes of that are kept. The last
 // 32 digits are random, the first half of them once for all tokens: see [SameHolder]. If owner is "",

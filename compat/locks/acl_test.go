@@ -18,8 +18,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/probe"
 	"github.com/setnxlock/setnxlock/compat/protocol"
-	"github.com/setnxlock/setnxlock/compat/server"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
@@ -68,14 +68,14 @@ func TestACL(t *testing.T) {
 			return redis.Dial("tcp", addr, redis.DialUsername("locker"), redis.DialPassword("secret"))
 		}}
 		source := compat.Pooled(pool)
-		if _, err := server.Probe(t.Context(), source, server.Options{Timeout: time.Minute, Prefix: "app:"}); err != nil {
+		if _, err := probe.Ask(t.Context(), source, probe.Options{Timeout: time.Minute, Prefix: "app:"}); err != nil {
 			t.Errorf("%s: Probe: %v", l.Name, err)
 		}
 		do("ACL", "LOG", "RESET")
 		do("CONFIG", "RESETSTAT")
 		for _, fence := range []bool{false, true} {
 			a := made(l, fence)
-			if err := locks.Check(t.Context(), source, a, "app:k", server.Options{Timeout: time.Minute}); err != nil {
+			if err := probe.Check(t.Context(), source, a, "app:k", probe.Options{Timeout: time.Minute}); err != nil {
 				t.Errorf("%s: its check: %v", l.Name, err)
 				continue
 			}

@@ -1,6 +1,6 @@
 // Package locks is the table of every lock of this module: its name, how it is
 // made, what it needs of a server, what breaks it, and which file describes it.
-// The command, package auto, the plans of package bridge and the documentation read it.
+// The command, package probe, the plans of package bridge and the documentation read it.
 //
 //	l, ok := locks.Get("tx:renamed")
 //	a := l.New(locks.Options{Fence: true})
@@ -63,7 +63,7 @@ type Lock struct {
 	Shared bool // several clients hold it at once: it is the readers'
 	Fences bool // it can draw them
 
-	// Preferred says that its family's name stands for it, and that package auto chooses it on a
+	// Preferred says that its family's name stands for it, and that package probe chooses it on a
 	// server where no lock above it in the table is safe.
 	Preferred bool
 
@@ -126,25 +126,15 @@ func Named(name string) []Lock {
 	if l, ok := Get(name); ok {
 		return []Lock{l}
 	}
-	var list []Lock
-	for _, l := range table {
-		if l.Preferred && l.Family() == name {
-			list = append(list, l)
-		}
-	}
-	return list
+	return preferred(func(l Lock) bool { return l.Family() == name })
 }
 
-// Preferred returns the locks that package auto chooses from, the safest first.
-func Preferred() []Lock {
-	var list []Lock
-	for _, l := range table {
-		if l.Preferred {
-			list = append(list, l)
-		}
-	}
-	return list
+func preferred(which func(Lock) bool) []Lock {
+	return slices.DeleteFunc(All(), func(l Lock) bool { return !l.Preferred || !which(l) })
 }
+
+// Preferred returns the locks that package probe chooses from, the safest first.
+func Preferred() []Lock { return preferred(func(Lock) bool { return true }) }
 
 // InCommandWords replaces the Go types in an error's text by the locks' names on the command line, and package
 // cluster by its flag.

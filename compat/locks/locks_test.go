@@ -13,11 +13,12 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/probe"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
-	"github.com/setnxlock/setnxlock/compat/server"
 )
 
 // Each row is complete, and what it says of itself agrees.
@@ -73,7 +74,7 @@ func newer(a, b string) bool {
 func TestNeeds(t *testing.T) {
 	for _, version := range append(oldredis.Versions(), oldredis.Profiles()...) {
 		s := oldredis.Run(t, version)
-		r, err := server.Probe(t.Context(), compat.Pooled(s), server.Options{})
+		r, err := probe.Ask(t.Context(), compat.Pooled(s), probe.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,13 +83,13 @@ func TestNeeds(t *testing.T) {
 				continue
 			}
 			for _, fence := range []bool{false, true} {
-				can := !fence || r.Multi || !l.Fences
+				can := !fence || r.Can(ability.Multi) || !l.Fences
 				for _, need := range l.Needs {
 					can = can && r.Can(need)
 				}
-				o := locks.Options{Fence: fence, Millis: r.Millis, ServerClock: r.Time, Lease: time.Minute}
+				o := locks.Options{Fence: fence, Millis: r.Can(ability.Milliseconds), ServerClock: r.Can(ability.Time), Lease: time.Minute}
 				a := l.New(o)
-				err := locks.Check(t.Context(), compat.Pooled(s), a, "k", server.Options{})
+				err := probe.Check(t.Context(), compat.Pooled(s), a, "k", probe.Options{})
 				if err != nil && !errors.Is(err, compat.ErrUnsafeServer) && !(version == "twemproxy" && errors.Is(err, compat.ErrUnanswered)) {
 					t.Errorf("%s on %s, fence %v: %v", l.Name, version, fence, err)
 				}

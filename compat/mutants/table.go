@@ -50,7 +50,7 @@ var (
 	lied        = tested("compat/promises", "NeverOutlives|FailedAttempts")
 	dialing     = tested("compat/promises", "ADialThat")
 	bounded     = tested("compat/promises", "CleanupIsBounded|CloseIsBounded|ASilentKey|ReleaseTokenAfter|CloseWaits|DoSays")
-	strange     = tested("compat/auto", "Strangers")
+	strange     = tested("compat/probe", "Strangers")
 
 	getset = tested("getsetlock", "^Test([^CM]|Classic)")
 	tx     = tested("txlock", "^Test([^CM]|Classic|Check)")
@@ -81,7 +81,7 @@ var (
 var columns = slices.Concat(
 	whole("compat/internal/lease", "compat/internal/queue", "compat/internal/mux", "compat/internal/schedule",
 		"compat/internal/wire", "compat/internal/limit", "compat/internal/cleaning", "compat/internal/oneline",
-		"compat/internal/script", "compat/internal/listcas", "compat/adapter", "compat/auto", "compat/setlock", "txlock",
+		"compat/internal/script", "compat/internal/listcas", "compat/adapter", "compat/probe", "compat/setlock", "txlock",
 		"getsetlock", "compat/locks", "compat/sentinel", "compat/redlock", "compat/cluster", "compat/rwlock",
 		"compat/multilock", "compat/bridge", "compat/conformance"),
 	[]column{
@@ -265,7 +265,7 @@ var table = []mutant{
 	row("what was written while the server was replaced is its predecessor's", "compat.server.placed",
 		swap("epoch <= l.epoch", "epoch >= l.epoch"), clustered, following),
 	row("a server is found unsafe by what it answers once", "ability.Asker.Ask",
-		always(`why == "" || err != nil`), tested("compat/cluster", "ReplacedWhile")),
+		never("answer.Verdict == No"), tested("compat/cluster", "ReplacedWhile")),
 	row("a server that was replaced had no slots", "cluster.Source.install",
 		swap("!s.slots.same(was, m, m.owner(slot))", `was == ""`), clustered),
 	row("a server of another address is another", "cluster.slotMap.same",
@@ -612,9 +612,9 @@ var table = []mutant{
 		tested("compat/promises", "OneTimeoutFor")),
 	row("the wait for a connection counts for nothing", "wire.Conn.Begin",
 		swap("limit.Until(ctx)", "time.Time{}"), tested("compat/promises", "TheWaitForAConnection")),
-	row("each step has a Dial of its own", "lobby.Lobby.fill", swap("min(len(l.waiting), room)", "len(l.waiting)"),
-		tested("compat/internal/lobby", "")),
-	row("idle connections are trusted after a dead one", "lobby.Lobby.Doubt", drop("l.doubted, l.suspects = now, l.Idle()"),
+	row("each step has a Dial of its own", "stock.Stock.fill", swap("min(len(s.waiting), room)", "len(s.waiting)"),
+		tested("compat/internal/stock", "")),
+	row("idle connections are trusted after a dead one", "stock.Stock.Doubt", drop("s.doubted, s.suspects = now, s.Idle()"),
 		tested("compat/promises", "DiedWithoutAWord")),
 	row("a shared connection is never given back", "mux.Conn.ring", drop("c.ages()"), tested("compat/promises", "APoolReplaces")),
 	row("a WATCH is shared", "mux.needs", swap("#2/2 return own", "return nothing"), tested("compat/promises", "AStepHas")),
@@ -642,13 +642,13 @@ var table = []mutant{
 		swap("protocol.Refused.Mark(denied)", "denied"), answered),
 	row("a Lock does not wait for what waiting cures", "compat.wait.waitedOut",
 		swap("answer.Passes(err)", "false"), answered),
-	row("a role that nobody knows is a master's", "server.Report.Unsafe",
+	row("a role that nobody knows is a master's", "probe.Report.Unsafe",
 		never(`r.Role != "" && r.Role != "master"`), strange),
-	row("two servers behind one address are one", "server.probe.elsewhere",
+	row("two servers behind one address are one", "probe.prober.elsewhere",
 		never(`id != "" && theirs != "" && theirs != id`), strange),
-	row("two stores behind one address are one", "server.probe.elsewhere",
+	row("two stores behind one address are one", "probe.prober.elsewhere",
 		never("text(r[0]) != mark"), strange),
-	row("a node of a cluster has all keys", "server.Report.Unsafe", never(`r.Moved != ""`), strange),
+	row("a node of a cluster has all keys", "probe.Report.Unsafe", never(`r.Moved != ""`), strange),
 	row("a microsecond may be longer than a second", "answer.Time", swap("us < 1e6", "us >= 0"), strange),
 	row("a limit below a value is not found", "limit.Until",
 		swap("ctx.Value(key{})", "ctx"), tested("compat/internal/limit", "")),

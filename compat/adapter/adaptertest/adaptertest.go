@@ -18,9 +18,9 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/conformance"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/probe"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
-	"github.com/setnxlock/setnxlock/compat/server"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -123,8 +123,8 @@ func RESP3(t *testing.T, open Open) {
 	if st, err := readers.Inspect(ctx, "rw"); err != nil || len(st.Holders) != 2 {
 		t.Errorf("%+v, %v", st, err)
 	}
-	if r, err := server.Probe(ctx, s, server.Options{}); err != nil || !r.Config || r.Version == "" || r.Role != "master" {
-		t.Errorf("the probe: %q, %q, settings %v, %v", r.Version, r.Role, r.Config, err)
+	if r, err := probe.Ask(ctx, s, probe.Options{}); err != nil || r.Has(probe.WarnConfigUnknown) || r.Version == "" || r.Role != "master" {
+		t.Errorf("the probe: %q, %q, warnings %v, %v", r.Version, r.Role, r.Warnings, err)
 	}
 }
 

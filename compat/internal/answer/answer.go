@@ -184,3 +184,21 @@ func Closed(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
+
+// Misused reports that the server has the command, and does not take its arguments.
+func Misused(err error) bool {
+	e, _ := of(err)
+	return strings.Contains(string(e), "wrong number of arguments") || strings.Contains(string(e), "syntax error")
+}
+
+// NoKey reports that there is no key that a RENAME could rename.
+func NoKey(err error) bool {
+	e, _ := of(err)
+	return strings.Contains(string(e), "no such key")
+}
+
+// SortDenied reports that a SORT may not read other keys: in a cluster, or for want of an ACL.
+func SortDenied(err error) bool {
+	e, _ := of(err)
+	return strings.Contains(string(e), "option of SORT denied")
+}

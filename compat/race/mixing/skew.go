@@ -37,7 +37,7 @@ var skewed = []struct{ name, says string }{
 	{"set:lua", "`setlock.Lua{}`"},
 }
 
-// offs are the columns. A server.Clock measured with round trips of less than a tenth of a second
+// offs are the columns. A probe.Clock measured with round trips of less than a tenth of a second
 // is off by less than that.
 var offs = []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, 3 * time.Second, 15 * time.Second}
 

@@ -1,15 +1,14 @@
-package server_test
+package probe_test
 
 import (
 	"errors"
 	"math/rand/v2"
-	"strings"
 	"testing"
 
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
-	"github.com/setnxlock/setnxlock/compat/server"
+	"github.com/setnxlock/setnxlock/compat/probe"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -26,7 +25,7 @@ func TestTryOnABreakingNetwork(t *testing.T) {
 		source := net.Pool(oldredis.Run(t, "2.4"))
 		passed := 0
 		for range 100 {
-			err := server.Try(t.Context(), compat.Pooled(source), "k", server.Options{}, txlock.Renamed{}.Traits().Check)
+			err := probe.Check(t.Context(), compat.Pooled(source), txlock.Renamed{}, "k", probe.Options{})
 			if errors.Is(err, compat.ErrUnsafeServer) || errors.Is(err, compat.ErrUnanswered) {
 				t.Errorf("seed %d: %v", seed, err)
 			}
@@ -46,12 +45,14 @@ func TestTryOnARefusal(t *testing.T) {
 	net := new(faulty.Network)
 	source := net.Pool(oldredis.Run(t, "2.4"))
 	net.Expect(faulty.Fate{Loss: faulty.LostRequest}.Of("WATCH"))
-	err := server.Try(t.Context(), compat.Pooled(source), "k", server.Options{}, txlock.Renamed{}.Traits().Check)
-	if !errors.Is(err, compat.ErrUnanswered) || errors.Is(err, compat.ErrUnsafeServer) || !strings.HasSuffix(err.Error(), "closed the connection, twice, on WATCH UNWATCH WATCH DEL MULTI GET EXEC") {
+	err := probe.Check(t.Context(), compat.Pooled(source), txlock.Renamed{}, "k", probe.Options{})
+	var broke *probe.UnansweredError
+	if !errors.As(err, &broke) || !errors.Is(err, compat.ErrUnanswered) || errors.Is(err, compat.ErrUnsafeServer) ||
+		broke.Reply != "closed the connection" || broke.Commands != "WATCH UNWATCH WATCH DEL MULTI GET EXEC" || broke.Use != "getsetlock.Classic" {
 		t.Error(err)
 	}
 	net.Expect(faulty.Fate{Loss: faulty.LostRequest}.Of("GET"))
-	if err := server.Try(t.Context(), compat.Pooled(source), "k", server.Options{}, txlock.Renamed{}.Traits().Check); err == nil || errors.Is(err, compat.ErrUnsafeServer) || errors.Is(err, compat.ErrUnanswered) {
+	if err := probe.Check(t.Context(), compat.Pooled(source), txlock.Renamed{}, "k", probe.Options{}); err == nil || errors.Is(err, compat.ErrUnsafeServer) || errors.Is(err, compat.ErrUnanswered) {
 		t.Errorf("nothing works: %v", err)
 	}
 }
@@ -61,7 +62,7 @@ func TestTry(t *testing.T) {
 	for version, want := range map[string]error{
 		"2.0": compat.ErrUnsafeServer, "2.2": compat.ErrUnsafeServer, "2.4": nil, "7.0": nil, "twemproxy": compat.ErrUnanswered,
 	} {
-		err := server.Try(t.Context(), compat.Pooled(oldredis.Run(t, version)), "k", server.Options{}, txlock.Renamed{}.Traits().Check)
+		err := probe.Check(t.Context(), compat.Pooled(oldredis.Run(t, version)), txlock.Renamed{}, "k", probe.Options{})
 		if !errors.Is(err, want) || errors.Is(err, compat.ErrUnsafeServer) && want != compat.ErrUnsafeServer {
 			t.Errorf("%s: %v, want %v", version, err, want)
 		}

@@ -1,4 +1,4 @@
-package auto_test
+package probe_test
 
 import (
 	"errors"
@@ -11,10 +11,9 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
-	"github.com/setnxlock/setnxlock/compat/auto"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
-	"github.com/setnxlock/setnxlock/compat/server"
+	"github.com/setnxlock/setnxlock/compat/probe"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 )
 
@@ -51,16 +50,16 @@ func TestRefusals(t *testing.T) {
 			[]string{"refuses SET on \"app:k\": NOPERM", "ACL SETUSER … ~app:k*"}, []string{"refuses GET on \"app:setnxlock-probe-\": NOPERM", "does not cover keys that begin with \"app:\"", "~app:*"}},
 		{"NOPERM in a script", as("scriptless", "~*", "+@all", "-incr"), compat.ErrDenied,
 			[]string{"refuses EVAL", "script", "docs/servers.md"}, []string{"instead of the better set:lua", "script"}},
-		{"a renamed command", pool(t, realredis.Start(t, "--rename-command", "EVALSHA", "")), compat.ErrUnsafeServer,
+		{"a renamed command", poolOf(t, realredis.Start(t, "--rename-command", "EVALSHA", "")), compat.ErrUnsafeServer,
 			[]string{"'EVALSHA'", "since 2.6", "renamed or disabled", "use setlock.Watched, or give the command back its name"}, []string{"set:watch is taken instead of the better set:lua", "renamed or disabled", "EVALSHA"}},
-		{"a full server", pool(t, realredis.Start(t, "--maxmemory", "100kb", "--maxmemory-policy", "noeviction")), compat.ErrDenied,
+		{"a full server", poolOf(t, realredis.Start(t, "--maxmemory", "100kb", "--maxmemory-policy", "noeviction")), compat.ErrDenied,
 			[]string{"refuses SET: OOM", "over its maxmemory"}, []string{"OOM", "over its maxmemory"}},
-		{"a replica", pool(t, realredis.Start(t, "--replicaof", "127.0.0.1 1")), compat.ErrDenied,
+		{"a replica", poolOf(t, realredis.Start(t, "--replicaof", "127.0.0.1 1")), compat.ErrDenied,
 			[]string{"refuses SET: READONLY", "this is a replica: connect to its master"}, []string{"it is a replica", "use its master, 127.0.0.1:1"}},
-		{"a loading server", pool(t, loading(t)), compat.ErrDenied,
+		{"a loading server", poolOf(t, loading(t)), compat.ErrDenied,
 			[]string{"LOADING", "try again when it has"}, []string{"refuses GET: LOADING", "try again when it has"}},
 		{"a proxy", oldredis.Run(t, "twemproxy"), compat.ErrUnanswered,
-			[]string{"the connection broke each time", "closed the connection, twice, on SET SET"}, []string{"instead of the better set:lua", "closed the connection, twice, on SET"}},
+			[]string{"the connection broke each time", "closed the connection, twice, on SET SET"}, []string{"instead of the better set:lua", "closed the connection, four times, on SET"}},
 	} {
 		_, err := compat.New(test.pool, setlock.Lua{}, compat.Options{}).TryLock(t.Context(), "app:k", 10*time.Second)
 		if !errors.Is(err, test.lock) {
@@ -69,7 +68,7 @@ func TestRefusals(t *testing.T) {
 		contains(t, test.name+", TryLock", fmt.Sprint(err), test.says)
 
 		var seen []string
-		_, c, err := auto.NewWith(t.Context(), compat.Pooled(test.pool), auto.Options{Memory: new(server.Memory)}, compat.Options{Prefix: "app:", Observer: func(e compat.Event) {
+		_, c, err := probe.NewWith(t.Context(), compat.Pooled(test.pool), probe.Options{Memory: new(probe.Memory)}, compat.Options{Prefix: "app:", Observer: func(e compat.Event) {
 			if e.Kind == compat.EventWeaker {
 				seen = append(seen, e.Err.Error())
 			}

@@ -1,17 +1,15 @@
-package auto
+package probe
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/locks"
-	"github.com/setnxlock/setnxlock/compat/server"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
 // risks are those of a lock on this server.
-func risks(l locks.Lock, r server.Report, o Options) []string {
+func risks(l locks.Lock, r Report, o Options) []string {
 	var list []string
 	switch {
 	case l.Family() == "getset":
@@ -37,20 +35,20 @@ func risks(l locks.Lock, r server.Report, o Options) []string {
 // late is the risk of every lock that has a lease.
 const late = "a holder that pauses past the end of its lease and writes on is not stopped by the lock, only by a fence that is looked at where it writes"
 
-func tokenRisks(r server.Report) []string {
+func tokenRisks(r Report) []string {
 	risks := []string{late}
-	if !r.Millis {
+	if !r.Can(ability.Milliseconds) {
 		risks = append(risks, "leases are whole seconds on the server, and a dead holder's key stays up to a second longer than its ttl")
 	}
 	return risks
 }
 
 // watchRisks are those of tokens that are compared under WATCH.
-func watchRisks(r server.Report) []string {
+func watchRisks(r Report) []string {
 	return append(tokenRisks(r), "over its maxmemory the server may refuse transactions, as 2.0 to 2.4 and 5.0 and later do, and a lock can then neither be extended nor released before its end")
 }
 
-func timestampRisks(r server.Report, o Options) []string {
+func timestampRisks(r Report, o Options) []string {
 	agree := "the clients' clocks must agree to less than a lease has left when it is released or extended: one that is fast by more takes a lock that is held; a dialect's Margin waits longer"
 	if o.Dialect.Margin > 0 {
 		agree = "the clients' clocks must agree to within " + o.Dialect.Margin.String() + " and what a lease has left: one that is fast by more takes a lock that is held"
@@ -59,37 +57,30 @@ func timestampRisks(r server.Report, o Options) []string {
 	if o.Dialect != (getsetlock.Dialect{}) && !o.Dialect.Nonce {
 		risks = append(risks, "two clients can write the same time, so a reply that was lost can't be resolved by reading the key")
 	}
-	if !r.SetnxRespectsTTL {
+	if !r.Can(ability.SetnxOnTTL) {
 		risks = append(risks, "if a client gives a key a TTL, the next SETNX deletes the key")
 	}
-	if !r.GetsetClearsTTL {
+	if !r.Can(ability.GetsetAndTTL) {
 		risks = append(risks, "if a client gives a key a TTL, the key keeps it through a takeover and ends early")
 	}
 	return risks
 }
 
-// serverRisks are those that do not come from the lock. They clear c.Safe where
-// the server may drop its key.
-func serverRisks(r server.Report, c *Choice) []string {
-	var risks []string
+// risk adds the risks of a lock on this server. It is not safe where the server may drop its key.
+func (c *Choice) risk(l locks.Lock, r Report, o Options) {
+	c.Risks = risks(l, r, o)
+	endless := l.Family() == "getset" // its keys have no TTL
 	for _, w := range r.Warnings {
 		switch w.ID {
-		case server.WarnEvictionAll:
-			c.Safe = false
-		case server.WarnEvictionVolatile:
-			if strings.HasPrefix(c.Name, "getset:") {
-				continue // its keys have no TTL
-			}
-			c.Safe = false
-		case server.WarnEndlessKeys:
-			if strings.HasPrefix(c.Name, "getset:") {
+		case WarnEvictionVolatile, WarnEndlessKeys:
+			if endless {
 				continue
 			}
-		case server.WarnNoPersistence, server.WarnFailover, server.WarnCluster, server.WarnProxy:
+		case WarnEvictionAll, WarnNoPersistence, WarnFailover, WarnCluster, WarnProxy:
 		default:
 			continue
 		}
-		risks = append(risks, w.Text)
+		c.Risks = append(c.Risks, w.Text)
+		c.Safe = c.Safe && w.ID != WarnEvictionAll && w.ID != WarnEvictionVolatile
 	}
-	return risks
 }

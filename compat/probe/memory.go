@@ -1,17 +1,17 @@
-package server
+package probe
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
@@ -19,9 +19,9 @@ import (
 // noticed after that time at the latest.
 const Kept = 24 * time.Hour
 
-// answerFormat changes with the questions and with what Report holds: answers of another format
+// memoryFormat changes with the questions and with what Report holds: answers of another format
 // are not used.
-const answerFormat = 1
+const memoryFormat = 2
 
 // A Memory remembers what servers can do, so that a server is asked once. It is safe for concurrent
 // use; the zero value is ready. As JSON it can be kept for the next process.
@@ -38,7 +38,6 @@ type Memory struct {
 
 // asked is what one server answered one user.
 type asked struct {
-	Format int       `json:"format"`
 	Who    identity  `json:"who"`
 	Where  string    `json:"where,omitempty"` // Options.Where
 	Asked  time.Time `json:"asked"`
@@ -55,45 +54,49 @@ type identity struct {
 	User    string `json:"user,omitempty"`
 }
 
-// Probe is the function [Probe], unless the server is remembered: then it only sends three commands
+// Ask is the function [Ask], unless the server is remembered: then it only sends three commands
 // to recognise it. known says that it was remembered.
-func (m *Memory) Probe(ctx context.Context, source compat.Source, o Options) (r Report, known bool, err error) {
+func (m *Memory) Ask(ctx context.Context, source compat.Source, o Options) (r Report, known bool, err error) {
 	who, err := identify(ctx, source, o)
-	if err != nil && !errors.Is(err, errUnnamed) {
+	if errors.Is(err, errUnnamed) {
+		r, err = Ask(ctx, source, o)
 		return r, false, err
 	}
-	if err == nil {
-		m.mu.Lock()
-		a := m.find(who, o)
-		if a != nil {
-			r = a.Report
-		}
-		m.mu.Unlock()
-		if a != nil {
-			return r, true, nil
-		}
+	if err != nil {
+		return r, false, err
 	}
-	r, probed := Probe(ctx, source, o)
-	if probed == nil && err == nil && r.Writable && r.Kind != "proxy" && r.Unsafe() == nil {
+	if r, known = m.recall(who, o); known {
+		return r, true, nil
+	}
+	r, err = Ask(ctx, source, o)
+	if err == nil && r.Writable && r.Kind != "proxy" && r.Unsafe() == nil {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		r.who = who
-		m.answers, m.changed = append(m.answers, asked{answerFormat, who, o.Where, time.Now(), r, nil}), true
+		m.answers, m.changed = append(m.answers, asked{who, o.Where, time.Now(), r, nil}), true
 	}
-	return r, false, probed
+	return r, false, err
+}
+
+func (m *Memory) recall(who identity, o Options) (r Report, known bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	a := m.find(who, o)
+	if a == nil {
+		return r, false
+	}
+	return a.Report, true
 }
 
 // find is the answer for who, if it is still believed. m.mu is held.
 func (m *Memory) find(who identity, o Options) *asked {
-	before := len(m.answers)
-	m.answers = slices.DeleteFunc(m.answers, func(a asked) bool {
+	m.drop(func(a asked) bool {
 		same := a.Where == o.Where
 		age := time.Since(a.Asked)
 		return age > Kept || age < 0 || same && a.Who.User == who.User && a.Who != who && (o.Where != "" || a.Who.RunID == who.RunID)
 	})
-	m.changed = m.changed || len(m.answers) != before
 	for i := range m.answers {
-		if a := &m.answers[i]; a.Who == who && a.Where == o.Where {
+		if a := &m.answers[i]; a.Who == who && a.Where == o.Where && who.RunID != "" {
 			a.Report.who = who
 			return a
 		}
@@ -105,8 +108,13 @@ func (m *Memory) find(who identity, o Options) *asked {
 func (m *Memory) Forget(r Report) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.drop(func(a asked) bool { return a.Who.RunID == r.who.RunID })
+}
+
+// drop removes answers. m.mu is held.
+func (m *Memory) drop(which func(asked) bool) {
 	before := len(m.answers)
-	m.answers = slices.DeleteFunc(m.answers, func(a asked) bool { return a.Who.RunID == r.who.RunID })
+	m.answers = slices.DeleteFunc(m.answers, which)
 	m.changed = m.changed || len(m.answers) != before
 }
 
@@ -115,7 +123,7 @@ func (m *Memory) Forget(r Report) {
 func (m *Memory) Trust(r Report, o Options, lock string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if a := m.find(r.who, o); a != nil && r.who.RunID != "" && !slices.Contains(a.Safe, lock) {
+	if a := m.find(r.who, o); a != nil && !slices.Contains(a.Safe, lock) {
 		a.Safe, m.changed = append(a.Safe, lock), true
 	}
 }
@@ -125,7 +133,7 @@ func (m *Memory) Trusts(r Report, o Options, lock string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	a := m.find(r.who, o)
-	return a != nil && r.who.RunID != "" && slices.Contains(a.Safe, lock)
+	return a != nil && slices.Contains(a.Safe, lock)
 }
 
 // Changed reports whether there is something that MarshalJSON has not written yet.
@@ -135,43 +143,38 @@ func (m *Memory) Changed() bool {
 	return m.changed
 }
 
+// A file is what is remembered, as JSON.
+type file struct {
+	Format  int             `json:"format"`
+	Answers json.RawMessage `json:"answers"`
+}
+
 // MarshalJSON writes what is remembered.
 func (m *Memory) MarshalJSON() ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.changed = false
-	return json.Marshal(append([]asked{}, m.answers...))
+	b, err := json.Marshal(m.answers)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(file{memoryFormat, b})
 }
 
-// UnmarshalJSON replaces what is remembered by what MarshalJSON wrote. Answers in another format,
-// or older than [Kept], are left out.
+// UnmarshalJSON replaces what is remembered by what MarshalJSON wrote, if it has the same format, or
+// else by nothing.
 func (m *Memory) UnmarshalJSON(b []byte) error {
-	var list []json.RawMessage
-	if err := json.Unmarshal(b, &list); err != nil {
+	var f file
+	if err := json.Unmarshal(b, &f); err != nil {
 		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.answers, m.changed = nil, false
-	for _, raw := range list {
-		var format struct {
-			Format int `json:"format"`
-		}
-		if err := json.Unmarshal(raw, &format); err != nil {
-			return err
-		}
-		if format.Format != answerFormat {
-			continue
-		}
-		var a asked
-		if err := json.Unmarshal(raw, &a); err != nil {
-			return err
-		}
-		if age := time.Since(a.Asked); a.Who.RunID != "" && age >= 0 && age <= Kept {
-			m.answers = append(m.answers, a)
-		}
+	if f.Format != memoryFormat {
+		return nil
 	}
-	return nil
+	return json.Unmarshal(f.Answers, &m.answers)
 }
 
 // Remembered reports whether a [Memory] has this report.
@@ -179,8 +182,8 @@ func (r Report) Remembered() bool { return r.who.RunID != "" }
 
 // SameServer reports whether c leads to the server that r is about: one command.
 func (r Report) SameServer(c *protocol.Conn) bool {
-	info, err := redis.String(c.Do("INFO"))
-	return err == nil && r.who.RunID != "" && parseInfo(info)["run_id"] == r.who.RunID
+	info, err := c.Do("INFO")
+	return err == nil && r.who.RunID != "" && runID(info) == r.who.RunID
 }
 
 // errUnnamed means that a server can't be recognised.
@@ -188,7 +191,7 @@ var errUnnamed = errors.New("setnxlock: the server has no name")
 
 // identify asks a server who it is, and who we are to it.
 func identify(ctx context.Context, source compat.Source, o Options) (identity, error) {
-	p := newProbe(ctx, source, o)
+	p := newProber(ctx, source, o)
 	defer p.close()
 	told, err := redis.String(p.ask(protocol.Cmd{"INFO"})[0], nil)
 	if p.err != nil {
@@ -199,12 +202,10 @@ func identify(ctx context.Context, source compat.Source, o Options) (identity, e
 	if err != nil || who.RunID == "" {
 		return who, errUnnamed
 	}
-	if major, _, _ := strings.Cut(who.Version, "."); major != "" {
-		if n, err := strconv.Atoi(major); err == nil && n >= 6 { // ACL
-			reply := p.ask(protocol.Cmd{"ACL", "WHOAMI"})[0]
-			if who.User, err = redis.String(reply, nil); err != nil {
-				who.User = "refused: " + text(reply)
-			}
+	if !ability.Older(who.Version, "6") { // ACL
+		reply := p.ask(protocol.Cmd{"ACL", "WHOAMI"})[0]
+		if who.User, err = redis.String(reply, nil); err != nil {
+			who.User = "refused: " + text(reply)
 		}
 	}
 	return who, p.err

@@ -1,4 +1,4 @@
-package server
+package probe
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 // as a Locker's clock, getsetlock goes by the server's time: if all clients do that, their own
 // clocks need not agree:
 //
-//	clk, err := server.NewClock(ctx, compat.Pooled(pool), nil, server.Options{})
+//	clk, err := probe.NewClock(ctx, compat.Pooled(pool), nil, probe.Options{})
 //	go clk.Keep(ctx, time.Minute, nil)
 //	timed := getsetlock.Options{Dialect: getsetlock.Dialect{Margin: 2 * clk.Uncertainty()}}
 //	locks := compat.New(pool, getsetlock.Guarded{Options: timed}, compat.Options{Clock: clk})

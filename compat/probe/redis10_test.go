@@ -1,4 +1,4 @@
-package server_test
+package probe_test
 
 import (
 	"bufio"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
-	"github.com/setnxlock/setnxlock/compat/server"
+	"github.com/setnxlock/setnxlock/compat/probe"
 )
 
 // redis10 answers as Redis 1.0.0 does: it takes every line for a command,
@@ -62,12 +62,12 @@ func TestRedis10(t *testing.T) {
 		"pinged": pinged(t, addr, "PING"),
 		"asked":  pinged(t, addr, "GET", "k"),
 	} {
-		_, err := server.Probe(t.Context(), compat.Pooled(source), server.Options{})
+		_, err := probe.Ask(t.Context(), compat.Pooled(source), probe.Options{})
 		var unsafe *compat.UnsafeServerError
 		if !errors.As(err, &unsafe) || !errors.Is(err, compat.ErrUnsafeServer) || unsafe.Version != "1.0" {
 			t.Errorf("%s: Probe: %v", name, err)
 		}
-		if _, _, err := server.Offset(t.Context(), compat.Pooled(source), nil, server.Options{}); !errors.Is(err, compat.ErrUnsafeServer) {
+		if _, _, err := probe.Offset(t.Context(), compat.Pooled(source), nil, probe.Options{}); !errors.Is(err, compat.ErrUnsafeServer) {
 			t.Errorf("%s: Offset: %v", name, err)
 		}
 	}

@@ -1,8 +1,7 @@
-package server
+package probe
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/setnxlock/setnxlock/compat/ability"
@@ -30,7 +29,7 @@ const (
 )
 
 // warnings draws the conclusions.
-func warnings(p *probe) []Warning {
+func warnings(p *prober) []Warning {
 	var list []Warning
 	warn := func(id, format string, args ...any) {
 		list = append(list, Warning{id, fmt.Sprintf(format, args...)})
@@ -46,19 +45,21 @@ func warnings(p *probe) []Warning {
 	case !r.Writable && r.Role != "replica":
 		warn(WarnWriteRefused, "the first write failed (%v): the rest could not be learned", r.Refused)
 	}
-	if r.Writable && r.Setnx && !r.SetnxRespectsTTL && !slices.Contains(r.NotAsked, ability.SetnxOnTTL) {
+	asked := func(a ability.Ability) bool { return r.Answers[a].Verdict != ability.NotAsked }
+	if r.Can(ability.Setnx) && asked(ability.SetnxOnTTL) && !r.Can(ability.SetnxOnTTL) {
 		warn(WarnSetnxDeletes, "SETNX deletes a key that has a TTL and takes it: no key that serves as a lock may have one")
 	}
-	switch {
-	case r.Getset && !p.getsetAsked:
-		warn(WarnGetsetKeepsTTL, "it could not be learned whether GETSET takes a TTL away: if it does not, a timestamp lock whose key ever got one ends early")
-	case r.Getset && !r.GetsetClearsTTL:
+	switch keeps := r.Answers[ability.GetsetAndTTL].Verdict; {
+	case !r.Can(ability.Getset):
+	case keeps == ability.No:
 		warn(WarnGetsetKeepsTTL, "GETSET keeps the TTL: a timestamp lock whose key ever got one ends early")
+	case keeps != ability.Yes:
+		warn(WarnGetsetKeepsTTL, "it could not be learned whether GETSET takes a TTL away: if it does not, a timestamp lock whose key ever got one ends early")
 	}
 	if r.Kind == "proxy" {
 		warn(WarnProxy, "it seems to be a proxy (%s): it may send a request twice, or to a server that has just come up empty, without saying so", r.Why)
 	}
-	if r.ClosesConnections {
+	if len(p.closers) > 0 {
 		warn(WarnClosesConnection, "it closes the connection when asked for %s: a pool must not check its connections by a command that the server refuses", strings.Join(p.closers, ", "))
 	}
 	if p.info["cluster_enabled"] == "1" || p.info["redis_mode"] == "cluster" {
@@ -67,7 +68,7 @@ func warnings(p *probe) []Warning {
 	if n := p.info["connected_slaves"]; n != "" && n != "0" {
 		warn(WarnFailover, "%s replicas follow it at a distance: a failover may lose the newest locks", n)
 	}
-	if !r.Info || r.Version == "" {
+	if r.Version == "" {
 		warn(WarnNoInfo, "INFO does not say the version")
 	}
 	p.configured(warn)
@@ -75,7 +76,7 @@ func warnings(p *probe) []Warning {
 }
 
 // configured draws those that come from the configuration, as far as it is known.
-func (p *probe) configured(warn func(id, format string, args ...any)) {
+func (p *prober) configured(warn func(id, format string, args ...any)) {
 	var unknown []string
 	policy, knowsPolicy := p.conf["maxmemory-policy"]
 	memory, knowsMemory := p.conf["maxmemory"]

@@ -1,4 +1,4 @@
-package server_test
+package probe_test
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/probe"
 	"github.com/setnxlock/setnxlock/compat/protocol"
-	"github.com/setnxlock/setnxlock/compat/server"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
@@ -26,9 +26,9 @@ func TestClockAgrees(t *testing.T) {
 		s := oldredis.MustNew(v, oldredis.Options{Clock: clk})
 		s.Advance(40 * time.Minute)
 		own := [2]skewed{{clk, 0}, {clk, 15 * time.Minute}}
-		var right [2]*server.Clock
+		var right [2]*probe.Clock
 		for i := range own {
-			c, err := server.NewClock(t.Context(), compat.Pooled(s), own[i], server.Options{})
+			c, err := probe.NewClock(t.Context(), compat.Pooled(s), own[i], probe.Options{})
 			if err != nil {
 				t.Fatalf("%s: %v", v, err)
 			}
@@ -83,7 +83,7 @@ func TestClockMeasure(t *testing.T) {
 	clk := skewed{at(anHour), 0}
 	s := oldredis.MustNew("2.6", oldredis.Options{Clock: clk})
 	defer s.Close()
-	c, err := server.NewClock(t.Context(), compat.Pooled(s), clk, server.Options{})
+	c, err := probe.NewClock(t.Context(), compat.Pooled(s), clk, probe.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestClockKeep(t *testing.T) {
 	mock.Set(anHour)
 	s := oldredis.MustNew("7.0", oldredis.Options{Clock: mock})
 	defer s.Close()
-	c, err := server.NewClock(t.Context(), compat.Pooled(s), mock, server.Options{})
+	c, err := probe.NewClock(t.Context(), compat.Pooled(s), mock, probe.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package server
+package probe
 
 import (
 	"cmp"
@@ -17,72 +17,69 @@ import (
 // life is the TTL, in seconds, of the scratch keys that tell the clock.
 const life = 60
 
-// checks are all questions, in the order in which they are asked. Those that
-// write need a server that lets us write. A question about an ability is the
-// ability's own, unless run says how else.
-var checks = []struct {
+// A step is one question. If it is about an ability, it is the ability's own.
+type step struct {
 	name   string
 	of     ability.Ability
-	writes bool
-	run    func(p *probe) bool
-}{
-	{"GET", "", false, (*probe).get},
-	{"PING", "", false, (*probe).ping},
-	{"INFO", "", false, (*probe).askInfo},
-	{"ROLE", "", false, (*probe).role},
-	{"CONFIG", "", false, (*probe).config},
-	{"TIME", ability.Time, false, nil},
-	{"a write", "", false, (*probe).write},
-	{"MULTI", ability.Multi, true, (*probe).multi},
-	{"one server", "", true, (*probe).one},
-	{"EVAL", ability.Scripts, true, (*probe).eval},
-	{"SETNX", ability.Setnx, true, nil},
-	{"SETNX and a TTL", ability.SetnxOnTTL, true, nil},
-	{"GETSET", ability.Getset, true, nil},
-	{"GETSET and a TTL", "", true, (*probe).getsetTTL},
-	{"EXPIRE twice", ability.ExpireAgain, true, nil},
-	{"SETEX", ability.Setex, true, nil},
-	{"RENAMENX", ability.Renamenx, true, nil},
-	{"WATCH", ability.Watch, true, nil},
-	{"lists", ability.Lists, true, (*probe).lists},
-	{"milliseconds", ability.Milliseconds, true, nil},
-	{"SET NX PX", ability.SetNXPX, true, nil},
+	writes bool // it needs a server that lets us write
+	run    func(p *prober) bool
 }
 
+// questions are all, in the order in which they are asked: those about MULTI and EVAL before those that
+// have to be asked as one.
+func questions() []step {
+	list := []step{
+		{name: "GET", run: (*prober).get},
+		{name: "PING", run: (*prober).ping},
+		{name: "INFO", run: (*prober).askInfo},
+		{name: "ROLE", run: (*prober).role},
+		{name: "CONFIG", run: (*prober).config},
+		{of: ability.Time},
+		{name: "a write", run: (*prober).write},
+		{of: ability.Multi, writes: true},
+		{name: "one server", writes: true, run: (*prober).one},
+		{of: ability.Scripts, writes: true},
+	}
+	for _, a := range ability.All() {
+		if !slices.ContainsFunc(list, func(s step) bool { return s.of == a }) {
+			list = append(list, step{of: a, writes: true})
+		}
+	}
+	return list
+}
+
+// errNo has a question asked anew if the connection broke before the answer was no.
+var errNo = errors.New("no")
+
 // finds asks for an ability and notes the answer.
-func (p *probe) finds(a ability.Ability) (ok bool, err error) {
-	why := ""
-	err = p.question(func(q *ability.Asker) (err error) {
-		why, err = q.Ask(a)
+func (p *prober) finds(a ability.Ability) bool {
+	var answer ability.Answer
+	err := p.try(p.o.beside(), patient, func(c *protocol.Conn) (err error) {
+		if answer, err = p.asker.On(c).Ask(a); answer.Verdict == ability.No {
+			err = errNo
+		}
 		return err
 	})
-	ok = err == nil && why == "" && p.err == nil
-	*p.r.field(a) = ok
-	if err != nil { // some servers keep a connection in the state of an EXEC that failed
-		p.drop()
+	var broke *UnansweredError
+	switch {
+	case p.err != nil:
+		return false
+	case answer.Verdict == ability.Refused && errors.As(err, &broke):
+		answer.Why = broke.why()
+	case answer.Verdict == ability.No:
+		p.answers = append(p.answers, "that is: "+answer.Why)
+	case answer.Verdict == ability.NotAsked:
+		p.notAsked(answer.Why)
 	}
-	if errors.Is(err, ability.ErrNotAsked) {
-		p.r.NotAsked = append(p.r.NotAsked, a)
-		p.notAsked(strings.TrimPrefix(err.Error(), "setnxlock: "))
-	}
-	return ok, err
+	p.r.Answers[a] = answer
+	p.asker.Without(!p.r.Can(ability.Multi), !p.r.Can(ability.Scripts))
+	return answer.Verdict == ability.Yes
 }
 
 // notAsked is the account of a question that was not.
-func (p *probe) notAsked(why string) bool {
+func (p *prober) notAsked(why string) bool {
 	p.asked, p.answers = []string{"–"}, []string{"not asked: " + why}
 	return false
-}
-
-// question asks anew as long as the connection breaks in the middle: what had been done by then
-// was tidied up.
-func (p *probe) question(ask func(q *ability.Asker) error) (err error) {
-	for try, lost := 0, -1; try < 3 && lost != p.lost && p.err == nil; try++ {
-		lost = p.lost
-		p.conn = &conn{ask: p.asks, failed: func() error { return p.err }}
-		err = ask(p.asker.On(p.conn.over()))
-	}
-	return err
 }
 
 // get finds out whether the server lets us in, and what kind of server it is. It sends the same GET five times
@@ -90,15 +87,16 @@ func (p *probe) question(ask func(q *ability.Asker) error) (err error) {
 // alike. Redis 1.0 takes each of a request's five lines for a command and
 // answers them all, so that among five replies in a row, wherever they begin,
 // there is one to "$3" and one to "GET" without its key.
-func (p *probe) get() bool {
+func (p *prober) get() bool {
 	get := protocol.Cmd{"GET", p.a}
 	r := p.ask(get, get, get, get, get)
 	p.asked = []string{"GET a, five times"}
-	all := strings.ToLower(fmt.Sprint(r...))
 	first, refused := r[0].(redis.Error)
+	_, lacks := answer.Among(r, answer.Lacks)
+	_, misused := answer.Among(r, answer.Misused)
 	switch {
 	case p.err != nil:
-	case strings.Contains(all, "unknown command") && strings.Contains(all, "wrong number of arguments"):
+	case lacks && misused:
 		p.drop() // it has more to say
 		p.r.Kind, p.r.Version = "redis", "1.0"
 		p.unfit("it does not read the request protocol (which came with 1.2), so that its replies belong to other questions",
@@ -107,9 +105,9 @@ func (p *probe) get() bool {
 		p.err = fmt.Errorf("%w: %w", ErrAuth, first)
 	case answer.Of(first) == answer.Node:
 		return p.node()
-	case first == errSilent: // one is answered
+	case first == silent: // one is answered
 		p.err = fmt.Errorf("%w: it answers a GET, and not five in one write, twice", protocol.ErrUnanswered)
-	case first == errClosed:
+	case first == Closed:
 		p.err = fmt.Errorf("setnxlock: probing the server: it %w on five GETs", first)
 	case refused:
 		p.err = p.denied(first)
@@ -132,8 +130,8 @@ func (p *probe) get() bool {
 const another = "another server"
 
 // unfit ends the questions: the server does not answer as every Redis does.
-func (p *probe) unfit(why, use string) {
-	p.err = &protocol.UnsafeServerError{Version: p.r.Version, Why: why, Use: use}
+func (p *prober) unfit(why, use string) {
+	p.err = refuse(*p.r, why, use)
 }
 
 // slots is of how many keys a server is asked whether it has them: a node with half of the slots passes for
@@ -142,7 +140,7 @@ const slots = 64
 
 // node finds out whether this is a node of a cluster that is not followed: some keys are then another node's.
 // It goes on with scratch keys of its own.
-func (p *probe) node() bool {
+func (p *prober) node() bool {
 	if p.source.Slots {
 		return true
 	}
@@ -173,16 +171,13 @@ func (p *probe) node() bool {
 	return true
 }
 
-func (p *probe) ping() bool {
-	p.r.Ping = text(p.ask(protocol.Cmd{"PING"})[0]) == "PONG"
-	return p.r.Ping
-}
+func (p *prober) ping() bool { return text(p.ask(protocol.Cmd{"PING"})[0]) == "PONG" }
 
 // write is the first, and finds out whether this is a replica or a full server.
-func (p *probe) write() bool {
+func (p *prober) write() bool {
 	p.wrote, p.tidy = true, p.dels()
-	err := p.question((*ability.Asker).Prepare)
-	p.r.Writable = err == nil && p.err == nil
+	err := p.try(p.o.beside(), patient, func(c *protocol.Conn) error { return p.asker.On(c).Prepare() })
+	p.r.Writable = err == nil
 	if err != nil {
 		p.r.Refused = p.denied(err)
 	}
@@ -198,7 +193,7 @@ const others = 4
 
 // one finds out whether other connections lead to the server that this one does: a balancer over several masters has
 // each client lock on its own. A no is asked twice, because a server may be replaced meanwhile.
-func (p *probe) one() bool {
+func (p *prober) one() bool {
 	looked := false
 	for range 2 {
 		if looked, p.r.Several = p.elsewhere(); p.r.Several == "" || p.err != nil {
@@ -216,9 +211,9 @@ func (p *probe) one() bool {
 }
 
 // elsewhere says what another connection has otherwise, and whether one was looked at.
-func (p *probe) elsewhere() (looked bool, why string) {
+func (p *prober) elsewhere() (looked bool, why string) {
 	mark, id := protocol.NewToken(), ""
-	if p.r.Info {
+	if p.info != nil {
 		id = runID(p.ask(protocol.Cmd{"INFO"})[0])
 	}
 	set, err := p.make(p.a, mark, protocol.Cmd{"EXPIRE", p.a, life})
@@ -236,7 +231,7 @@ func (p *probe) elsewhere() (looked bool, why string) {
 		if id != "" {
 			look = append(look, protocol.Cmd{"INFO"})
 		}
-		r, _ := s.ask(look...)
+		r := s.ask(look...)
 		_, refused := r[0].(redis.Error)
 		theirs := runID(r[len(r)-1])
 		switch {
@@ -259,17 +254,14 @@ func (p *probe) elsewhere() (looked bool, why string) {
 const several = "more than one server answers there"
 
 func runID(info any) string {
-	told, err := redis.String(info, nil)
-	if err != nil {
-		return ""
-	}
-	return parseInfo(told)["run_id"]
+	told, _ := redis.String(info, nil) //nolint:errcheck // then there is none
+	return answer.Info(told, "run_id")
 }
 
 // denied is what a refusal of the first questions means. What the user's ACL has to cover is not
 // our scratch keys alone, but what their prefix says: the locks.
-func (p *probe) denied(err error) error {
-	err = p.conn.denied(p.o.beside(), err)
+func (p *prober) denied(err error) error {
+	err = protocol.NewConn(&conn{}).Denied(p.o.beside(), err)
 	var d *protocol.DeniedError
 	if errors.As(err, &d) && d.Key != "" {
 		d.Remedy = "the user's ACL does not cover the scratch keys of these questions: ask under a prefix that it covers (--prefix)"
@@ -278,62 +270,6 @@ func (p *probe) denied(err error) error {
 		}
 	}
 	return err
-}
-
-// multi is what a fence needs: a transaction in which INCR counts.
-func (p *probe) multi() bool {
-	ok, err := p.finds(ability.Multi)
-	p.forbidden = answer.Of(err) == answer.Permission
-	if !ok {
-		p.drop() // MULTI may have begun
-	}
-	p.asker.Without(!ok, false)
-	p.asksMulti, p.multis = true, ok
-	return ok
-}
-
-func (p *probe) eval() bool {
-	ok, _ := p.finds(ability.Scripts)
-	p.asker.Without(!p.r.Multi, !ok)
-	return ok
-}
-
-func (p *probe) getsetTTL() bool {
-	if !p.r.Getset {
-		return p.notAsked("GETSET was not seen to work")
-	}
-	err := p.question(func(q *ability.Asker) (err error) {
-		p.r.GetsetClearsTTL, err = q.ClearsTTL()
-		return err
-	})
-	p.getsetAsked = err == nil
-	if errors.Is(err, ability.ErrNotAsked) {
-		p.notAsked(strings.TrimPrefix(err.Error(), "setnxlock: "))
-	}
-	return p.r.GetsetClearsTTL
-}
-
-// lists asks by the very commands that a lock sends. It is for servers
-// that have transactions.
-func (p *probe) lists() bool {
-	if !p.r.Multi {
-		return p.notAsked("there is no MULTI")
-	}
-	why := ""
-	err := p.question(func(q *ability.Asker) (err error) {
-		why, err = q.Ask(ability.Lists)
-		return err
-	})
-	p.r.Lists = err == nil && why == "" && p.err == nil
-	p.asked = []string{"RPUSH; SORT; LREM; RENAMENX; RPOPLPUSH; RENAME; MSETNX; DEL in MULTI, on a value that is equal, another, and none"}
-	p.answers = []string{"each as it should"}
-	switch {
-	case why != "":
-		p.answers = []string{why}
-	case err != nil:
-		p.answers = []string{err.Error()}
-	}
-	return p.r.Lists
 }
 
 // text is a reply for a table: short, on one line.

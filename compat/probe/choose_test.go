@@ -1,4 +1,4 @@
-package auto_test
+package probe_test
 
 import (
 	"errors"
@@ -9,11 +9,10 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
-	"github.com/setnxlock/setnxlock/compat/auto"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/compat/probe"
 	"github.com/setnxlock/setnxlock/compat/protocol"
-	"github.com/setnxlock/setnxlock/compat/server"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -44,17 +43,17 @@ func choices(version string) (alone, joining string) {
 func TestChoose(t *testing.T) {
 	for _, v := range append(oldredis.Versions(), oldredis.Profiles()...) {
 		s := oldredis.Run(t, v)
-		r, err := server.Probe(t.Context(), compat.Pooled(s), server.Options{})
+		r, err := probe.Ask(t.Context(), compat.Pooled(s), probe.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		alone, joining := choices(v)
-		for _, o := range []auto.Options{{}, {Fence: true}, {Dialect: getsetlock.Seconds}, {Dialect: getsetlock.Millis, Fence: true}} {
+		for _, o := range []probe.Options{{}, {Fence: true}, {Dialect: getsetlock.Seconds}, {Dialect: getsetlock.Millis, Fence: true}} {
 			want := alone
 			if o.Dialect != (getsetlock.Dialect{}) {
 				want = joining
 			}
-			c, err := auto.Choose(t.Context(), compat.Pooled(s), r, o)
+			c, err := probe.Choose(t.Context(), compat.Pooled(s), r, o)
 			if o.Fence && v == "twemproxy" {
 				if !errors.Is(err, compat.ErrUnsafeServer) {
 					t.Errorf("%s %+v: %v", v, o, err)
@@ -65,7 +64,7 @@ func TestChoose(t *testing.T) {
 				t.Errorf("%s %+v: %s, %v; wanted %s", v, o, c.Name, err, want)
 				continue
 			}
-			if c.Safe != (c.Name != "getset:classic" && !r.Has(server.WarnEvictionVolatile)) {
+			if c.Safe != (c.Name != "getset:classic" && !r.Has(probe.WarnEvictionVolatile)) {
 				t.Errorf("%s %+v: safe %v", v, o, c.Safe)
 			}
 			sentences(t, c)
@@ -97,7 +96,7 @@ func works(t *testing.T, source compat.Pool, a protocol.Algorithm, fence bool) {
 	}
 }
 
-func sentences(t *testing.T, c auto.Choice) {
+func sentences(t *testing.T, c probe.Choice) {
 	t.Helper()
 	for _, s := range append([]string{c.Why}, c.Risks...) {
 		if s == "" || strings.HasSuffix(s, ".") || strings.Contains(s, ". ") {
@@ -111,7 +110,7 @@ func sentences(t *testing.T, c auto.Choice) {
 
 func TestMillis(t *testing.T) {
 	for v, want := range map[string]bool{"2.4": false, "2.6": true} {
-		_, c, err := auto.New(t.Context(), compat.Pooled(oldredis.Run(t, v)), compat.Options{})
+		_, c, err := probe.New(t.Context(), compat.Pooled(oldredis.Run(t, v)), compat.Options{})
 		if err != nil {
 			t.Fatal(v, err)
 		}
@@ -124,7 +123,7 @@ func TestMillis(t *testing.T) {
 // What NewWith asks for reaches the lock, or is refused.
 func TestNewWith(t *testing.T) {
 	for _, v := range append(oldredis.Versions(), "noscript") {
-		locks, c, err := auto.NewWith(t.Context(), compat.Pooled(oldredis.Run(t, v)), auto.Options{Fence: true}, compat.Options{})
+		locks, c, err := probe.NewWith(t.Context(), compat.Pooled(oldredis.Run(t, v)), probe.Options{Fence: true}, compat.Options{})
 		if err != nil {
 			t.Fatal(v, err)
 		}
@@ -133,7 +132,7 @@ func TestNewWith(t *testing.T) {
 			t.Errorf("%s: %s: %v without a fence", v, c.Name, err)
 		}
 	}
-	if _, _, err := auto.NewWith(t.Context(), compat.Pooled(oldredis.Run(t, "twemproxy")), auto.Options{Fence: true}, compat.Options{}); !errors.Is(err, compat.ErrUnsafeServer) {
+	if _, _, err := probe.NewWith(t.Context(), compat.Pooled(oldredis.Run(t, "twemproxy")), probe.Options{Fence: true}, compat.Options{}); !errors.Is(err, compat.ErrUnsafeServer) {
 		t.Errorf("a fence through twemproxy: %v", err)
 	}
 }
@@ -196,7 +195,7 @@ func TestRefusedCommands(t *testing.T) {
 				o = oldredis.Options{Forbid: test.refused}
 			}
 			s := oldredis.MustNew(test.version, o)
-			_, c, err := auto.New(t.Context(), compat.Pooled(s), compat.Options{})
+			_, c, err := probe.New(t.Context(), compat.Pooled(s), compat.Options{})
 			if err != nil || c.Name != test.want {
 				t.Errorf("%s without %s (forbidden: %v): %s, %v; wanted %s", test.version, test.refused, forbid, c.Name, err, test.want)
 			} else {
@@ -214,23 +213,23 @@ func TestRefusedCommands(t *testing.T) {
 func TestUnsafe(t *testing.T) {
 	for _, test := range []struct {
 		refused []string
-		change  func(*server.Report)
+		change  func(*probe.Report)
 		use     string
 	}{
-		{nil, func(r *server.Report) { r.Role, r.Master = "replica", "10.0.0.1:6379" }, "its master, 10.0.0.1:6379"},
-		{nil, func(r *server.Report) { r.Role = "replica" }, "its master"},
-		{nil, func(r *server.Report) { r.Writable = false }, "it again when it accepts them"},
-		{[]string{"EVAL", "WATCH", "GETSET", "SORT"}, func(*server.Report) {}, "another server"},
-		{[]string{"EVAL", "WATCH", "SETNX"}, func(*server.Report) {}, "another server"},
+		{nil, func(r *probe.Report) { r.Role, r.Master = "replica", "10.0.0.1:6379" }, "its master, 10.0.0.1:6379"},
+		{nil, func(r *probe.Report) { r.Role = "replica" }, "its master"},
+		{nil, func(r *probe.Report) { r.Writable = false }, "it again when it accepts them"},
+		{[]string{"EVAL", "WATCH", "GETSET", "SORT"}, func(*probe.Report) {}, "another server"},
+		{[]string{"EVAL", "WATCH", "SETNX"}, func(*probe.Report) {}, "another server"},
 	} {
 		s := oldredis.MustNew("7.0", oldredis.Options{Refuse: test.refused})
 		defer s.Close()
-		r, err := server.Probe(t.Context(), compat.Pooled(s), server.Options{})
+		r, err := probe.Ask(t.Context(), compat.Pooled(s), probe.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		test.change(&r)
-		_, err = auto.Choose(t.Context(), compat.Pooled(s), r, auto.Options{})
+		_, err = probe.Choose(t.Context(), compat.Pooled(s), r, probe.Options{})
 		var unsafe *compat.UnsafeServerError
 		if !errors.As(err, &unsafe) || unsafe.Use != test.use {
 			t.Errorf("%v; wanted %q", err, test.use)
@@ -240,22 +239,22 @@ func TestUnsafe(t *testing.T) {
 
 // Eviction takes the promise back from those locks whose keys may go.
 func TestEviction(t *testing.T) {
-	source := pool(t, realredis.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "volatile-lru"))
-	r, err := server.Probe(t.Context(), compat.Pooled(source), server.Options{})
+	source := poolOf(t, realredis.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "volatile-lru"))
+	r, err := probe.Ask(t.Context(), compat.Pooled(source), probe.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c, err := auto.Choose(t.Context(), compat.Pooled(source), r, auto.Options{}); err != nil || c.Safe || c.Name != "set:lua" {
+	if c, err := probe.Choose(t.Context(), compat.Pooled(source), r, probe.Options{}); err != nil || c.Safe || c.Name != "set:lua" {
 		t.Errorf("%s safe %v, %v", c.Name, c.Safe, err)
 	}
-	if c, err := auto.Choose(t.Context(), compat.Pooled(source), r, auto.Options{Dialect: getsetlock.Float}); err != nil || !c.Safe || c.Name != "getset:guarded" {
+	if c, err := probe.Choose(t.Context(), compat.Pooled(source), r, probe.Options{Dialect: getsetlock.Float}); err != nil || !c.Safe || c.Name != "getset:guarded" {
 		t.Errorf("%s safe %v, %v", c.Name, c.Safe, err)
 	}
 }
 
-func TestRealReplica(t *testing.T) {
-	source := pool(t, realredis.Start(t, "--replicaof", "127.0.0.1 1"))
-	if _, _, err := auto.New(t.Context(), compat.Pooled(source), compat.Options{}); !errors.Is(err, compat.ErrUnsafeServer) {
+func TestReplicaHasNoLock(t *testing.T) {
+	source := poolOf(t, realredis.Start(t, "--replicaof", "127.0.0.1 1"))
+	if _, _, err := probe.New(t.Context(), compat.Pooled(source), compat.Options{}); !errors.Is(err, compat.ErrUnsafeServer) {
 		t.Error(err)
 	}
 }
@@ -289,7 +288,7 @@ func TestACL(t *testing.T) {
 				return redis.Dial("tcp", addr, redis.DialUsername(name), redis.DialPassword("secret"))
 			}}
 			defer source.Close()
-			_, choice, err := auto.New(t.Context(), compat.Pooled(source), compat.Options{Prefix: "lock:"})
+			_, choice, err := probe.New(t.Context(), compat.Pooled(source), compat.Options{Prefix: "lock:"})
 			if !errors.Is(err, test.err) || choice.Name != test.choice || !strings.Contains(choice.Why, test.why) {
 				t.Errorf("%s, %v: %s", choice.Name, err, choice.Why)
 			}
@@ -301,20 +300,14 @@ func TestACL(t *testing.T) {
 }
 
 // The servers in SETNXLOCK_TEST_REDIS get a lock that works.
-func TestNamedServers(t *testing.T) {
+func TestNamedServersGetALock(t *testing.T) {
 	for _, addr := range strings.FieldsFunc(os.Getenv("SETNXLOCK_TEST_REDIS"), func(r rune) bool { return r == ',' }) {
-		source := pool(t, addr)
-		_, c, err := auto.New(t.Context(), compat.Pooled(source), compat.Options{})
+		source := poolOf(t, addr)
+		_, c, err := probe.New(t.Context(), compat.Pooled(source), compat.Options{})
 		if err != nil {
 			t.Fatal(addr, err)
 		}
 		t.Logf("%s: %s: %s (safe: %v)", addr, c.Name, c.Why, c.Safe)
 		works(t, source, c.Algorithm, false)
 	}
-}
-
-func pool(t *testing.T, addr string) *redis.Pool {
-	p := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }, MaxIdle: 2}
-	t.Cleanup(func() { p.Close() })
-	return p
 }

@@ -1,4 +1,4 @@
-package server
+package probe
 
 import "testing"
 
@@ -16,7 +16,7 @@ func TestEndlessKeys(t *testing.T) {
 		{"redis", "", "yes", false}, // nobody knows
 		{"pika", "2.6.13", "yes", false},
 	} {
-		p := &probe{r: &Report{Kind: test.kind, Version: test.version}, conf: map[string]string{"appendonly": test.aof}}
+		p := &prober{r: &Report{Kind: test.kind, Version: test.version}, conf: map[string]string{"appendonly": test.aof}}
 		got := false
 		p.configured(func(id, _ string, _ ...any) { got = got || id == WarnEndlessKeys })
 		if got != test.want {

@@ -1,16 +1,18 @@
-package server
+package probe
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/internal/stock"
 	"github.com/setnxlock/setnxlock/compat/internal/safe"
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
 	"github.com/setnxlock/setnxlock/compat/protocol"
@@ -25,65 +27,45 @@ type session struct {
 	key     string         // what a plain GET asks for
 	tidy    []protocol.Cmd // what is sent along with it, so that what ran before a breakage does not tell
 
+	stock stock.Stock
 	c     redis.Conn // nil: none borrowed
 	sure  bool       // c has answered before
-	lost  int        // connections that broke
 	broke error      // why the last of them did
 	err   error      // once set, nothing more is asked
+
+	told func(cmds []protocol.Cmd, replies []any) // if set, called with what was asked and answered
 }
 
 func newSession(ctx context.Context, source compat.Source, timeout time.Duration, key string) *session {
 	return &session{ctx: ctx, source: source, timeout: timeout, key: key}
 }
 
-// errClosed and errSilent stand for the reply of a server that gave none.
-const (
-	errClosed = redis.Error("closed the connection")
-	errSilent = redis.Error("no answer in time")
-)
+// Closed stands for the reply of a server that gave none, and closed the connection.
+const Closed redis.Error = "closed the connection"
+
+// silent stands for the reply of one that gave none in time.
+const silent redis.Error = "no answer in time"
+
+// lost reports that replies stand for none.
+func lost(replies []any) bool { return replies[0] == Closed || replies[0] == silent }
 
 // ask sends cmds in one write and returns one reply to each; errors that the
-// server answered with are redis.Errors among them.
-//
-// A connection that breaks is blamed on cmds, and lost is true, only if it breaks twice in a
-// row, each time on a connection on which a plain GET worked just before, and
-// if a GET works afterwards. All replies are then errClosed or errSilent. Any
-// other breakage ends the session: err is set and all replies are nil.
-func (s *session) ask(cmds ...protocol.Cmd) (replies []any, lost bool) {
-	none := make([]any, len(cmds))
-	for try := 0; ; try++ {
-		if s.err != nil {
-			return none, false
+// server answered with are redis.Errors among them. The replies are lost if this write breaks two
+// connections in a row (see try). Any other breakage ends the session: err is set and all replies are nil.
+func (s *session) ask(cmds ...protocol.Cmd) []any {
+	replies := make([]any, len(cmds))
+	var broke *UnansweredError
+	err := s.try("", 2, func(c *protocol.Conn) error {
+		r, err := c.Pipe(cmds...)
+		copy(replies, r)
+		return err
+	})
+	if errors.As(err, &broke) {
+		for i := range replies {
+			replies[i] = broke.Reply
 		}
-		if !s.sure && !s.connect() {
-			return none, false
-		}
-		replies, err := s.pipe(cmds)
-		if err == nil {
-			s.sure = true
-			return replies, false
-		}
-		s.broke = err
-		s.drop()
-		if s.ctx.Err() != nil {
-			s.fail(err)
-			return none, false
-		}
-		if try == 0 {
-			continue
-		}
-		if !s.connect() { // the GET afterwards
-			return none, false
-		}
-		refusal := errClosed
-		if errors.Is(err, context.DeadlineExceeded) {
-			refusal = errSilent
-		}
-		for i := range none {
-			none[i] = refusal
-		}
-		return none, true
 	}
+	return replies
 }
 
 // connect borrows a connection and has a plain GET answered over it. A pool
@@ -104,14 +86,12 @@ func (s *session) connect() bool {
 		s.broke = err
 		s.drop()
 		fault := net.Error(nil)
-		if !answer.Closed(err) && !errors.As(err, &fault) && !errors.Is(err, context.DeadlineExceeded) {
+		if !answer.Closed(err) && !errors.As(err, &fault) && !errors.Is(err, limit.ErrTimeout) {
 			unread = err // it did answer
 		}
 	}
 	if unread != nil && s.err == nil && s.ctx.Err() == nil && s.pongs() {
-		s.err = &compat.UnsafeServerError{
-			Why: fmt.Sprintf("it answers PING, but its answer to GET can't be read: %v", unread), Use: another,
-		}
+		s.err = refuse(Report{}, fmt.Sprintf("it answers PING, but its answer to GET can't be read: %v", unread), another)
 	}
 	s.fail(err)
 	return false
@@ -137,40 +117,16 @@ func (s *session) borrow() error {
 		s.fail(nil)
 		return s.err
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
+	ctx, cancel := limit.Within(s.ctx, clock.New(), s.timeout)
 	defer cancel()
-	type got struct {
-		c   redis.Conn
-		err error
+	c, err := s.stock.Get(ctx, func(ctx context.Context) (c redis.Conn, err error) {
+		defer safe.Catch(&err)
+		return s.source.Get(ctx, s.key)
+	})
+	if err != nil {
+		return fmt.Errorf("no connection: %w", err)
 	}
-	came := make(chan got)
-	go func() {
-		var g got
-		func() {
-			defer safe.Catch(&g.err)
-			g.c, g.err = s.source.Get(ctx, s.key)
-		}()
-		select {
-		case came <- g:
-		case <-ctx.Done():
-			if g.c != nil {
-				g.c.Close()
-			}
-		}
-	}()
-	var g got
-	select {
-	case g = <-came:
-	case <-ctx.Done():
-		g.err = ctx.Err()
-	}
-	if g.err != nil {
-		if g.c != nil {
-			g.c.Close()
-		}
-		return fmt.Errorf("no connection: %w", g.err)
-	}
-	s.c = safe.Over(g.c)
+	s.c = safe.Over(c)
 	return nil
 }
 
@@ -178,9 +134,13 @@ func (s *session) pipe(cmds []protocol.Cmd) ([]any, error) {
 	if s.ctx.Err() != nil {
 		return nil, s.ctx.Err()
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
+	ctx, cancel := limit.Within(s.ctx, clock.New(), s.timeout)
 	defer cancel()
-	return protocol.NewConn(timed{s.c, ctx}).Pipe(cmds...)
+	var c protocol.Conn
+	w := wire.Conn{Conn: s.c}
+	w.Begin(ctx)
+	protocol.Bind(&c, &w)
+	return c.Pipe(cmds...)
 }
 
 // fail ends the session. The context's end outweighs what it brought about.
@@ -208,21 +168,6 @@ func (s *session) drop() {
 	if s.c == nil {
 		return
 	}
-	s.lost++
 	wire.Drop(s.c)
 	s.close()
-}
-
-// timed brings a context to a protocol.Conn, which knows of none.
-type timed struct {
-	redis.Conn
-	ctx context.Context
-}
-
-func (t timed) Do(name string, args ...any) (any, error) {
-	reply, err := redis.DoContext(t.Conn, t.ctx, name, args...)
-	if err != nil && strings.HasPrefix(err.Error(), "redis: connection does not support ConnWith") {
-		return t.Conn.Do(name, args...) // not redigo's own: nothing was sent
-	}
-	return reply, err
 }

@@ -1,4 +1,4 @@
-package auto_test
+package probe_test
 
 import (
 	"context"
@@ -14,11 +14,11 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
-	"github.com/setnxlock/setnxlock/compat/auto"
+	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/cluster"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
-	"github.com/setnxlock/setnxlock/compat/server"
+	"github.com/setnxlock/setnxlock/compat/probe"
 )
 
 // A stranger is what a server other than Redis, or a proxy, was measured to answer.
@@ -327,14 +327,14 @@ func TestStrangers(t *testing.T) {
 				var said string
 				for client := range 2 {
 					source := s.source(t, servers, client, &dials)
-					r, err := server.Probe(t.Context(), source, server.Options{})
+					r, err := probe.Ask(t.Context(), source, probe.Options{})
 					said = fmt.Sprint(err, r.Warnings)
-					for _, a := range r.Abilities() {
+					for _, a := range ability.All() {
 						if r.Can(a) {
 							said += " can " + string(a)
 						}
 					}
-					k, c, err := auto.NewWith(t.Context(), source, auto.Options{Memory: new(server.Memory)}, compat.Options{})
+					k, c, err := probe.NewWith(t.Context(), source, probe.Options{Memory: new(probe.Memory)}, compat.Options{})
 					said += fmt.Sprintf(" chose %s: %s (%v)", c.Name, c.Why, err)
 					for _, p := range c.Passed {
 						said += fmt.Sprintf("; not %s: %s", p.Name, p.Why)
@@ -350,7 +350,7 @@ func TestStrangers(t *testing.T) {
 						defer k.Close(context.Background()) //nolint:errcheck // the server goes with it
 						chosen = append(chosen, k)
 					}
-					offset, _, err := server.Offset(t.Context(), source, nil, server.Options{})
+					offset, _, err := probe.Offset(t.Context(), source, nil, probe.Options{})
 					if offset.Abs() > 2*time.Second {
 						t.Errorf("the server's clock is off by %v, %v", offset, err)
 					}

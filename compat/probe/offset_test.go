@@ -1,4 +1,4 @@
-package server_test
+package probe_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
-	"github.com/setnxlock/setnxlock/compat/server"
+	"github.com/setnxlock/setnxlock/compat/probe"
 )
 
 // A sleeper is a clock that stands still until somebody waits for it.
@@ -72,7 +72,7 @@ func TestOffset(t *testing.T) {
 					}
 					s.Advance(want)
 					net := slow(clk, n[0], n[1])
-					got, off, err := server.Offset(t.Context(), compat.Pooled(net.Pool(s)), clk, server.Options{})
+					got, off, err := probe.Offset(t.Context(), compat.Pooled(net.Pool(s)), clk, probe.Options{})
 					switch {
 					case err != nil:
 						t.Errorf("%s: %v", name, err)
@@ -103,7 +103,7 @@ func TestOffsetVerySlow(t *testing.T) {
 		const want = 3 * time.Second / 10
 		s.Advance(want)
 		source := slow(clk, 350*time.Millisecond, 50*time.Millisecond).Pool(s)
-		got, off, err := server.Offset(t.Context(), compat.Pooled(source), clk, server.Options{})
+		got, off, err := probe.Offset(t.Context(), compat.Pooled(source), clk, probe.Options{})
 		if err != nil || (got-want).Abs() > off || off < 200*time.Millisecond {
 			t.Errorf("%s: %v ± %v, %v", v, got, off, err)
 		}
@@ -116,7 +116,7 @@ func TestOffsetNoClock(t *testing.T) {
 	clk := at(time.Unix(1577934245, 0))
 	s := oldredis.MustNew("7.0", oldredis.Options{Clock: clk, Refuse: []string{"TIME", "EXPIREAT"}})
 	defer s.Close()
-	if _, _, err := server.Offset(t.Context(), compat.Pooled(s), clk, server.Options{}); !errors.Is(err, server.ErrNoClock) {
+	if _, _, err := probe.Offset(t.Context(), compat.Pooled(s), clk, probe.Options{}); !errors.Is(err, probe.ErrNoClock) {
 		t.Error(err)
 	}
 	empty(t, s)
@@ -133,7 +133,7 @@ func TestOffsetCancelled(t *testing.T) {
 				cancel()
 			}
 		})
-		_, _, err := server.Offset(ctx, compat.Pooled(s), clk, server.Options{})
+		_, _, err := probe.Offset(ctx, compat.Pooled(s), clk, probe.Options{})
 		cancel()
 		if err != nil && !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled at command %d: %v", nth, err)
@@ -161,7 +161,7 @@ func TestOffsetBrokenOnce(t *testing.T) {
 			}
 			return oldredis.None
 		})
-		got, off, err := server.Offset(t.Context(), compat.Pooled(s), clk, server.Options{})
+		got, off, err := probe.Offset(t.Context(), compat.Pooled(s), clk, probe.Options{})
 		if err != nil || (got-want).Abs() > off || off > 50*time.Millisecond {
 			t.Errorf("broken at command %d: %v ± %v, %v", nth, got, off, err)
 		}
@@ -184,7 +184,7 @@ func TestOffsetReal(t *testing.T) {
 		var got, off time.Duration
 		var err error
 		for late := time.Now().Add(time.Minute); ; { // it can't be measured while the machine stands still
-			got, off, err = server.Offset(t.Context(), compat.Pooled(source), nil, server.Options{Timeout: time.Minute})
+			got, off, err = probe.Offset(t.Context(), compat.Pooled(source), nil, probe.Options{Timeout: time.Minute})
 			if err == nil || time.Now().After(late) {
 				break
 			}

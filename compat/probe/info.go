@@ -1,15 +1,17 @@
-package server
+package probe
 
 import (
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/ability"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // askInfo takes hints: the version, the role, the settings that CONFIG may not
 // tell.
-func (p *probe) askInfo() bool {
+func (p *prober) askInfo() bool {
 	reply := p.ask(protocol.Cmd{"INFO"})[0]
 	text, err := redis.String(reply, nil)
 	if list, lerr := redis.Strings(reply, nil); lerr == nil && len(list) > 0 { // SSDB's is an array
@@ -19,7 +21,6 @@ func (p *probe) askInfo() bool {
 		return false
 	}
 	p.info = parseInfo(text)
-	p.r.Info = true
 	p.r.Version = p.info["redis_version"]
 	p.setRole(p.info["role"])
 	if host := p.info["master_host"]; host != "" {
@@ -29,7 +30,7 @@ func (p *probe) askInfo() bool {
 }
 
 // role asks again where INFO does not have it (ROLE: 2.8.12).
-func (p *probe) role() bool {
+func (p *prober) role() bool {
 	if p.r.Role != "" {
 		p.asked, p.answers = []string{"–"}, []string{"INFO says " + p.r.Role}
 		return true
@@ -43,7 +44,7 @@ func (p *probe) role() bool {
 	return p.r.Role != ""
 }
 
-func (p *probe) setRole(s string) {
+func (p *prober) setRole(s string) {
 	if s == "slave" {
 		s = "replica"
 	}
@@ -52,7 +53,7 @@ func (p *probe) setRole(s string) {
 
 // config asks for what can end a lock or a connection. INFO of later versions has
 // some of it.
-func (p *probe) config() bool {
+func (p *prober) config() bool {
 	names := []string{"maxmemory", "maxmemory-policy", "timeout", "save", "appendonly"}
 	cmds := make([]protocol.Cmd, len(names))
 	for i, n := range names {
@@ -64,7 +65,7 @@ func (p *probe) config() bool {
 			p.conf[names[i]] = kv[1]
 		}
 	}
-	p.r.Config = len(p.conf) > 0
+	told := len(p.conf) > 0
 	for conf, info := range map[string]string{"maxmemory": "maxmemory", "maxmemory-policy": "maxmemory_policy"} {
 		if v, ok := p.info[info]; ok && p.conf[conf] == "" {
 			p.conf[conf] = v
@@ -73,11 +74,11 @@ func (p *probe) config() bool {
 	if v, ok := p.info["aof_enabled"]; ok && p.conf["appendonly"] == "" {
 		p.conf["appendonly"] = map[string]string{"0": "no", "1": "yes"}[v]
 	}
-	return p.r.Config
+	return told
 }
 
 // kind says what answers, in which version of its own, and why we think so.
-func kind(p *probe) (name, own, why string) {
+func kind(p *prober) (name, own, why string) {
 	r := p.r
 	name, own, why = Product(p.info)
 	switch {
@@ -85,11 +86,11 @@ func kind(p *probe) (name, own, why string) {
 		return name, own, why
 	case len(p.closers) > 0:
 		return "proxy", "", "it closes the connection on " + strings.Join(p.closers, ", ")
-	case r.ExpireAgain && !r.Multi && !p.forbidden:
+	case r.Can(ability.ExpireAgain) && !r.Can(ability.Multi) && answer.Of(r.Answers[ability.Multi].Reply) != answer.Permission:
 		return "proxy", "", "EXPIRE moves an end that was set before, as since 2.2, and yet there is no MULTI: a proxy, or not a Redis server"
 	case name != "":
 		return name, own, why
-	case r.Multi:
+	case r.Can(ability.Multi):
 		return "redis", "", "it behaves like one"
 	}
 	return "", "", "nothing says so"

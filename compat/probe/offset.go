@@ -1,4 +1,4 @@
-package server
+package probe
 
 import (
 	"context"
@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/benbjohnson/clock"
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
@@ -30,17 +30,17 @@ var errJumped = errors.New("setnxlock: a clock was set while it was compared")
 // The third way waits, on clk, for the server's second to change. It takes one to two seconds and a
 // dozen to twenty round trips, or four seconds on a slow network. If a round trip takes over 150
 // ms, it can't tell whether TTL rounds, and half a second more is uncertain. It writes two scratch
-// keys, and removes them. The errors are those of [Probe], [ErrNoClock], and the server's refusal
+// keys, and removes them. The errors are those of [Ask], [ErrNoClock], and the server's refusal
 // of a write.
 func Offset(ctx context.Context, source compat.Source, clk clock.Clock, o Options) (offset, uncertainty time.Duration, err error) {
 	if clk == nil {
 		clk = clock.New()
 	}
-	p := newProbe(ctx, source, o)
+	p := newProber(ctx, source, o)
 	defer p.close()
 	defer p.cleanUp()
 
-	m := &comparison{probe: p, clk: clk}
+	m := &comparison{prober: p, clk: clk}
 	for range 2 {
 		var in interval
 		in, err = m.compare()
@@ -62,7 +62,7 @@ func (i interval) middle() time.Duration { return i.low + i.width()/2 }
 
 // A comparison is of two clocks: the server's and clk.
 type comparison struct {
-	*probe
+	*prober
 	clk clock.Clock
 
 	in   interval
@@ -139,7 +139,8 @@ func (m *comparison) byPTTL() error {
 		return err
 	}
 	fine := false
-	for range quick {
+	var err error
+	for n := 0; n < quick && err == nil; n++ {
 		r, before, after := m.sample(protocol.Cmd{"PTTL", m.a})
 		left, ok := r[0].(int64)
 		if !ok || left <= 0 {
@@ -147,17 +148,12 @@ func (m *comparison) byPTTL() error {
 		}
 		fine = fine || left%1000 != 0
 		t := time.UnixMilli(m.end*1000 - left)
-		if err := m.seen(t, t.Add(time.Millisecond), before, after); err != nil {
-			if !fine {
-				break
-			}
-			return err
-		}
+		err = m.seen(t, t.Add(time.Millisecond), before, after)
 	}
 	if !fine {
 		return errNoWay
 	}
-	return nil
+	return err
 }
 
 // setEnd gives a an absolute end: in a minute by our clock or, where that is in
@@ -169,14 +165,10 @@ func (m *comparison) setEnd() error {
 	m.wrote = true
 	for _, ahead := range []time.Duration{life * time.Second, 25 * time.Hour, 400 * 24 * time.Hour, 30 * 365 * 24 * time.Hour} {
 		m.end = m.clk.Now().Add(ahead).Unix()
-		set, err := m.make(m.a, "x", protocol.Cmd{"EXPIREAT", m.a, m.end})
-		if err != nil {
-			return fmt.Errorf("setnxlock: the server's clock can't be read: %w", err)
+		if _, err := m.make(m.a, "x", protocol.Cmd{"EXPIREAT", m.a, m.end}); err != nil {
+			return fmt.Errorf("%w: %w", ErrNoClock, err)
 		}
 		r := m.ask(protocol.Cmd{"TTL", m.a})
-		if _, refused := set.(redis.Error); refused {
-			return ErrNoClock
-		}
 		if left, ok := r[0].(int64); ok && left > life/2 {
 			m.set = true
 			return nil
@@ -186,39 +178,22 @@ func (m *comparison) setEnd() error {
 }
 
 // make makes key anew, with value, and gives it an end by a command, whose reply it returns. Nobody sees the key
-// without an end: it is made in one transaction, or where there is none by SETEX. The error is
-// the refusal of what makes the key.
-func (p *probe) make(key, value string, end protocol.Cmd) (any, error) {
-	if !p.asksMulti { // where MULTI is refused, what follows it would run one by one
-		r := p.ask(protocol.Cmd{"MULTI"}, protocol.Cmd{"GET", key}, protocol.Cmd{"EXEC"})
-		done, ok := r[2].([]any)
-		p.asksMulti, p.multis = true, ok && len(done) == 1
-		if !p.multis {
-			p.drop() // it may still be in MULTI
+// without an end: it is made in one transaction, or where there is none by SETEX. The error is the server's refusal.
+func (p *prober) make(key, value string, end protocol.Cmd) (reply any, err error) {
+	if p.r.Answers[ability.Multi].Verdict == ability.NotAsked {
+		p.finds(ability.Multi)
+	}
+	err = p.try(p.o.beside(), patient, func(c *protocol.Conn) (err error) {
+		var r []any
+		if p.r.Can(ability.Multi) {
+			r, err = c.Exec(protocol.Cmd{"DEL", key}, protocol.Cmd{"SET", key, value}, end)
+		} else if r, err = c.Pipe(protocol.Cmd{"SETEX", key, life, value}, end); err == nil {
+			err = answer.First(r)
 		}
-	}
-	if !p.multis {
-		r := p.ask(protocol.Cmd{"SETEX", key, life, value}, end)
-		if e, refused := r[0].(redis.Error); refused {
-			return nil, e
+		if err == nil && len(r) > 0 {
+			reply = r[len(r)-1]
 		}
-		return r[1], p.err
-	}
-	r := p.ask(protocol.Cmd{"MULTI"}, protocol.Cmd{"DEL", key}, protocol.Cmd{"SET", key, value}, end, protocol.Cmd{"EXEC"})
-	done, ok := r[4].([]any)
-	if !ok || len(done) != 3 { // 2.0 to 2.4 stay in MULTI then
-		p.drop()
-	}
-	if e, refused := r[3].(redis.Error); refused && p.err == nil {
-		return e, nil
-	}
-	for _, e := range append(r, done...) {
-		if e, refused := e.(redis.Error); refused && (len(done) != 3 || e != done[2]) {
-			return nil, e
-		}
-	}
-	if len(done) != 3 {
-		return nil, p.err
-	}
-	return done[2], p.err
+		return err
+	})
+	return reply, err
 }

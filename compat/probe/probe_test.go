@@ -1,4 +1,4 @@
-package server_test
+package probe_test
 
 import (
 	"context"
@@ -17,39 +17,46 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
-	"github.com/setnxlock/setnxlock/compat/server"
+	"github.com/setnxlock/setnxlock/compat/probe"
 )
 
-// abilities spells a report's capabilities in the order of the struct.
-func abilities(r server.Report) string {
+// abilities spells what a report found.
+func abilities(r probe.Report) string {
 	var have []string
-	for _, c := range []struct {
-		name string
-		has  bool
-	}{
-		{"setnx", r.Setnx}, {"getset", r.Getset}, {"clears", r.GetsetClearsTTL}, {"respects", r.SetnxRespectsTTL},
-		{"again", r.ExpireAgain}, {"setex", r.Setex}, {"renamenx", r.Renamenx},
-		{"multi", r.Multi}, {"lists", r.Lists}, {"watch", r.Watch}, {"millis", r.Millis}, {"nxpx", r.SetNXPX}, {"eval", r.Eval}, {"time", r.Time},
-		{"ping", r.Ping}, {"info", r.Info}, {"config", r.Config}, {"closes", r.ClosesConnections},
-	} {
-		if c.has {
-			have = append(have, c.name)
+	for _, a := range ability.All() {
+		if r.Can(a) {
+			have = append(have, spelled[a])
 		}
 	}
+	for _, q := range r.Questions {
+		if q.OK && (q.Name == "PING" || q.Name == "INFO" || q.Name == "CONFIG") {
+			have = append(have, strings.ToLower(q.Name))
+		}
+	}
+	if r.Has(probe.WarnClosesConnection) {
+		have = append(have, "closes")
+	}
 	return strings.Join(have, " ")
+}
+
+// spelled are the abilities', in facts.
+var spelled = map[ability.Ability]string{
+	ability.Setnx: "setnx", ability.Getset: "getset", ability.GetsetAndTTL: "clears", ability.SetnxOnTTL: "respects",
+	ability.ExpireAgain: "again", ability.Setex: "setex", ability.Renamenx: "renamenx", ability.Multi: "multi", ability.Lists: "lists",
+	ability.Watch: "watch", ability.Milliseconds: "millis", ability.SetNXPX: "nxpx", ability.Scripts: "eval", ability.Time: "time",
 }
 
 // facts is what facts/servers.md has of each version.
 var facts = map[string]string{
 	"1.2": "setnx getset clears multi ping info",
-	"2.0": "setnx getset clears setex multi lists ping info config",
-	"2.2": "setnx getset clears respects again setex multi lists watch ping info config",
-	"2.4": "setnx getset clears respects again setex renamenx multi lists watch ping info config",
-	"2.6": "setnx getset clears respects again setex renamenx multi lists watch millis eval time ping info config",
-	"7.0": "setnx getset clears respects again setex renamenx multi lists watch millis nxpx eval time ping info config",
+	"2.0": "setnx getset clears multi setex lists ping info config",
+	"2.2": "setnx getset clears multi setex lists respects again watch ping info config",
+	"2.4": "setnx getset clears multi setex lists respects again watch renamenx ping info config",
+	"2.6": "setnx getset clears multi setex lists respects again watch renamenx millis time eval ping info config",
+	"7.0": "setnx getset clears multi setex lists respects again watch renamenx millis time eval nxpx ping info config",
 
-	"noscript":  "setnx getset clears respects again setex renamenx multi lists watch millis nxpx time ping info config",
-	"twemproxy": "setnx getset clears respects again setex millis eval closes",
+	"noscript":  "setnx getset clears multi setex lists respects again watch renamenx millis time nxpx ping info config",
+	"twemproxy": "setnx getset clears setex respects again millis eval closes",
 }
 
 func factsOf(version string) string {
@@ -67,13 +74,13 @@ func TestProbeVersions(t *testing.T) {
 		t.Run(v, func(t *testing.T) {
 			s := oldredis.Run(t, v)
 			net := new(faulty.Network)
-			r, err := server.Probe(t.Context(), compat.Pooled(net.Pool(s)), server.Options{})
+			r, err := probe.Ask(t.Context(), compat.Pooled(net.Pool(s)), probe.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if got, want := abilities(r), factsOf(v); got != want {
 				t.Errorf("found  %s\nwanted %s", got, want)
-				for _, c := range r.Checks {
+				for _, c := range r.Questions {
 					t.Logf("%-16s %-60s %s", c.Name, c.Asked, c.Answer)
 				}
 			}
@@ -117,7 +124,7 @@ func TestProbeRefused(t *testing.T) {
 			t.Run(name+" "+strings.Join(names, "+"), func(t *testing.T) {
 				s := start(t, names)
 				defer s.Close()
-				r, err := server.Probe(t.Context(), compat.Pooled(s), server.Options{})
+				r, err := probe.Ask(t.Context(), compat.Pooled(s), probe.Options{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -133,7 +140,7 @@ func TestProbeRefused(t *testing.T) {
 				if got := abilities(r); got != strings.Join(want, " ") {
 					t.Errorf("found  %s\nwanted %s", got, strings.Join(want, " "))
 				}
-				if r.Has(server.WarnNoInfo) != slices.Contains(names, "INFO") {
+				if r.Has(probe.WarnNoInfo) != slices.Contains(names, "INFO") {
 					t.Errorf("warnings %v", r.Warnings)
 				}
 				s.SetFault(nil)
@@ -155,7 +162,7 @@ func TestProbeBrokenOnce(t *testing.T) {
 				}
 				return oldredis.None
 			})
-			r, err := server.Probe(t.Context(), compat.Pooled(s), server.Options{})
+			r, err := probe.Ask(t.Context(), compat.Pooled(s), probe.Options{})
 			if err != nil || abilities(r) != facts["2.4"] {
 				t.Errorf("broken at command %d: %v, found %s", nth, err, abilities(r))
 			}
@@ -180,7 +187,7 @@ func TestProbeCancelled(t *testing.T) {
 				cancel()
 			}
 		})
-		_, err := server.Probe(ctx, compat.Pooled(s), server.Options{})
+		_, err := probe.Ask(ctx, compat.Pooled(s), probe.Options{})
 		over := n < nth
 		if !over && nth > 0 && err != nil && !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled at command %d: %v", nth, err)
@@ -202,14 +209,14 @@ func TestProbeCutForGood(t *testing.T) {
 		for quirk, o := range quirks {
 			for name, ask := range map[string]func(s *oldredis.Server) error{
 				"Probe": func(s *oldredis.Server) error {
-					_, err := server.Probe(t.Context(), compat.Pooled(s), server.Options{})
+					_, err := probe.Ask(t.Context(), compat.Pooled(s), probe.Options{})
 					return err
 				},
 				"Offset": func(s *oldredis.Server) error {
 					if quirk == "" && version != "2.0" {
 						return nil // TIME, or one way for all
 					}
-					_, _, err := server.Offset(t.Context(), compat.Pooled(s), at(time.Unix(1000000000, 0)), server.Options{})
+					_, _, err := probe.Offset(t.Context(), compat.Pooled(s), at(time.Unix(1000000000, 0)), probe.Options{})
 					return err
 				},
 			} {
@@ -268,11 +275,11 @@ func TestProbeSSDB(t *testing.T) {
 				return reply
 			}}
 		})
-		r, err := server.Probe(t.Context(), compat.Pooled(net.Pool(s)), server.Options{})
-		if err != nil || !r.Getset || r.GetsetClearsTTL || r.Renamenx || r.Multi || r.Watch {
+		r, err := probe.Ask(t.Context(), compat.Pooled(net.Pool(s)), probe.Options{})
+		if err != nil || abilities(r) != "setnx getset setex again ping info" {
 			t.Errorf("%v: found %s", err, abilities(r))
 		}
-		if r.Kind != "proxy" || !r.Has(server.WarnGetsetKeepsTTL) || !r.Has(server.WarnConfigUnknown) {
+		if r.Kind != "proxy" || !r.Has(probe.WarnGetsetKeepsTTL) || !r.Has(probe.WarnConfigUnknown) {
 			t.Errorf("kind %q, warnings %v", r.Kind, r.Warnings)
 		}
 	})
@@ -283,7 +290,7 @@ func TestProbeSilent(t *testing.T) {
 	s := oldredis.Run(t, "7.0")
 	net := new(faulty.Network)
 	net.Expect(faulty.Fate{Before: faulty.Forever}.Of("EVAL"))
-	r, err := server.Probe(t.Context(), compat.Pooled(net.Pool(s)), server.Options{Timeout: 20 * time.Millisecond})
+	r, err := probe.Ask(t.Context(), compat.Pooled(net.Pool(s)), probe.Options{Timeout: 20 * time.Millisecond})
 	if want := facts["noscript"]; err != nil || abilities(r) != want {
 		t.Errorf("%v: found %s", err, abilities(r))
 	}
@@ -296,13 +303,13 @@ func TestProbeSilent(t *testing.T) {
 func TestProbeDeadServer(t *testing.T) {
 	s := oldredis.MustNew("2.4", oldredis.Options{})
 	s.Close()
-	if _, err := server.Probe(t.Context(), compat.Pooled(s), server.Options{}); err == nil {
+	if _, err := probe.Ask(t.Context(), compat.Pooled(s), probe.Options{}); err == nil {
 		t.Error("no error")
 	}
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
 	live := oldredis.Run(t, "2.4")
-	if _, err := server.Probe(done, compat.Pooled(live), server.Options{}); !errors.Is(err, context.Canceled) {
+	if _, err := probe.Ask(done, compat.Pooled(live), probe.Options{}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -311,8 +318,8 @@ func TestProbeFullServer(t *testing.T) {
 	for _, v := range oldredis.Versions() {
 		s := oldredis.Run(t, v)
 		s.SetMaxMemoryReached(true)
-		r, err := server.Probe(t.Context(), compat.Pooled(s), server.Options{})
-		if err != nil || r.Writable || !r.Has(server.WarnMemoryFull) {
+		r, err := probe.Ask(t.Context(), compat.Pooled(s), probe.Options{})
+		if err != nil || r.Writable || !r.Has(probe.WarnMemoryFull) {
 			t.Errorf("%s: %v, writable %v, warnings %v", v, err, r.Writable, r.Warnings)
 		}
 		unknown(t, r)
@@ -320,10 +327,10 @@ func TestProbeFullServer(t *testing.T) {
 }
 
 // unknown holds that of a server which refuses writes nothing is claimed but what it showed.
-func unknown(t *testing.T, r server.Report) {
+func unknown(t *testing.T, r probe.Report) {
 	t.Helper()
-	for _, a := range r.Abilities() {
-		if asked := !slices.Contains(r.NotAsked, a); asked != (a == ability.Time) || r.Can(a) && !asked {
+	for _, a := range ability.All() {
+		if asked := r.Answers[a].Verdict != ability.NotAsked; asked != (a == ability.Time) || r.Can(a) && !asked {
 			t.Errorf("%s: can %v, asked %v", a, r.Can(a), asked)
 		}
 	}
@@ -338,7 +345,7 @@ func TestProbePrefix(t *testing.T) {
 			}
 		}
 	})
-	if _, err := server.Probe(t.Context(), compat.Pooled(s), server.Options{Prefix: "app:"}); err != nil {
+	if _, err := probe.Ask(t.Context(), compat.Pooled(s), probe.Options{Prefix: "app:"}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -349,7 +356,7 @@ func TestProbePool(t *testing.T) {
 		s := oldredis.Run(t, v)
 		pool := s.Pool()
 		pool.MaxActive = 1
-		if _, err := server.Probe(t.Context(), compat.Pooled(pool), server.Options{}); err != nil {
+		if _, err := probe.Ask(t.Context(), compat.Pooled(pool), probe.Options{}); err != nil {
 			t.Fatal(v, err)
 		}
 		c := pool.Get()
@@ -366,7 +373,7 @@ func TestProbePool(t *testing.T) {
 
 func TestRealServer(t *testing.T) {
 	source := poolOf(t, realredis.Start(t))
-	r, err := server.Probe(t.Context(), compat.Pooled(source), server.Options{})
+	r, err := probe.Ask(t.Context(), compat.Pooled(source), probe.Options{})
 	kind := "redis"
 	if r.Own != "" { // where redis-server is Valkey's
 		kind = "valkey"
@@ -374,26 +381,26 @@ func TestRealServer(t *testing.T) {
 	if err != nil || abilities(r) != facts["7.0"] || r.Kind != kind || r.Role != "master" {
 		t.Errorf("%v: kind %q, role %q, found %s", err, r.Kind, r.Role, abilities(r))
 	}
-	if !r.Has(server.WarnNoPersistence) || len(r.Warnings) != 1 {
+	if !r.Has(probe.WarnNoPersistence) || len(r.Warnings) != 1 {
 		t.Errorf("warnings %v", r.Warnings)
 	}
 }
 
 func TestRealSettings(t *testing.T) {
 	addr := realredis.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru", "--timeout", "300", "--appendonly", "yes")
-	r, err := server.Probe(t.Context(), compat.Pooled(poolOf(t, addr)), server.Options{})
-	if err != nil || !r.Has(server.WarnEvictionAll) || !r.Has(server.WarnIdleTimeout) || len(r.Warnings) != 2 {
+	r, err := probe.Ask(t.Context(), compat.Pooled(poolOf(t, addr)), probe.Options{})
+	if err != nil || !r.Has(probe.WarnEvictionAll) || !r.Has(probe.WarnIdleTimeout) || len(r.Warnings) != 2 {
 		t.Errorf("%v: warnings %v", err, r.Warnings)
 	}
 }
 
 func TestRealReplica(t *testing.T) {
 	addr := realredis.Start(t, "--replicaof", "127.0.0.1 1")
-	r, err := server.Probe(t.Context(), compat.Pooled(poolOf(t, addr)), server.Options{})
-	if err != nil || r.Role != "replica" || r.Master != "127.0.0.1:1" || r.Writable || !r.Has(server.WarnReplica) {
+	r, err := probe.Ask(t.Context(), compat.Pooled(poolOf(t, addr)), probe.Options{})
+	if err != nil || r.Role != "replica" || r.Master != "127.0.0.1:1" || r.Writable || !r.Has(probe.WarnReplica) {
 		t.Errorf("%v: role %q, master %q, warnings %v", err, r.Role, r.Master, r.Warnings)
 	}
-	if !r.Time || r.Setnx {
+	if !r.Can(ability.Time) || r.Can(ability.Setnx) {
 		t.Errorf("found %s", abilities(r))
 	}
 	unknown(t, r)
@@ -401,18 +408,18 @@ func TestRealReplica(t *testing.T) {
 
 func TestRealUnknownReplica(t *testing.T) {
 	addr := realredis.Start(t, "--replicaof", "127.0.0.1 1", "--rename-command", "INFO", "", "--rename-command", "ROLE", "")
-	r, err := server.Probe(t.Context(), compat.Pooled(poolOf(t, addr)), server.Options{})
-	if err != nil || r.Role != "replica" || !r.Has(server.WarnReplica) {
+	r, err := probe.Ask(t.Context(), compat.Pooled(poolOf(t, addr)), probe.Options{})
+	if err != nil || r.Role != "replica" || !r.Has(probe.WarnReplica) {
 		t.Errorf("%v: role %q, warnings %v", err, r.Role, r.Warnings)
 	}
 }
 
 func TestRealPassword(t *testing.T) {
 	l := poolOf(t, passworded(t))
-	if _, err := server.Probe(t.Context(), compat.Pooled(l), server.Options{}); !errors.Is(err, server.ErrAuth) {
+	if _, err := probe.Ask(t.Context(), compat.Pooled(l), probe.Options{}); !errors.Is(err, probe.ErrAuth) {
 		t.Error(err)
 	}
-	if _, _, err := server.Offset(t.Context(), compat.Pooled(l), nil, server.Options{}); !errors.Is(err, server.ErrAuth) {
+	if _, _, err := probe.Offset(t.Context(), compat.Pooled(l), nil, probe.Options{}); !errors.Is(err, probe.ErrAuth) {
 		t.Error(err)
 	}
 }
@@ -437,7 +444,7 @@ func TestNamedServers(t *testing.T) {
 	for _, addr := range strings.FieldsFunc(os.Getenv("SETNXLOCK_TEST_REDIS"), func(r rune) bool { return r == ',' }) {
 		net := new(faulty.Network)
 		source := net.Pool(poolOf(t, addr))
-		r, err := server.Probe(t.Context(), compat.Pooled(source), server.Options{})
+		r, err := probe.Ask(t.Context(), compat.Pooled(source), probe.Options{})
 		if err != nil {
 			t.Fatal(addr, err)
 		}
@@ -447,7 +454,7 @@ func TestNamedServers(t *testing.T) {
 		}
 		net.Expect(nil)
 		start := time.Now()
-		offset, off, err := server.Offset(t.Context(), compat.Pooled(source), nil, server.Options{})
+		offset, off, err := probe.Offset(t.Context(), compat.Pooled(source), nil, probe.Options{})
 		if err != nil {
 			t.Fatal(addr, err)
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 )
 
-var page = filepath.Join("..", "..", "..", "docs", "interop.md")
+var page = filepath.Join("..", "..", "..", "..", "docs", "interop.md")
 
 // results are the rows of a run.
 type results struct {
@@ -80,7 +80,7 @@ Each of these clients, installed from its registry and unchanged, contended with
 %d of our goroutines ran %d critical sections in total. Each section adds one to a counter that only the lock protects. An overlap is a client that enters
 before another has left, in the order in which the server received the commands. Dead holders had a lease of one second, the shortest that all
 these clients support. ` + "`make interop`" + ` fetches the clients and rewrites this page; the programs that run them are in
-` + "`compat/dialect/interop/drivers`" + `.
+` + "`compat/dialect/internal/interop/drivers`" + `.
 
 * **their holder killed**: we kill their holder with kill -9; the time from its request for the lock until we had it. Never before its lease had ended.
 * **ours dropped**: we take the lock and abandon it; the time from our request until they had it. Never before our lease had ended. The time beyond the

@@ -15,7 +15,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
-	"github.com/setnxlock/setnxlock/compat/simulate"
+	"github.com/setnxlock/setnxlock/compat/internal/simulate"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )

@@ -1,9 +1,9 @@
 // Package main breaks the code in one place after another and demands that a fast test fails for each. A test that
 // misses a mutant would miss the same mistake made by somebody.
 //
-//	go run ./compat/mutants                 kill every mutant of the table: make mutants
-//	go run ./compat/mutants -check          only look whether each has its place in the code
-//	go run ./compat/mutants -matrix FILE    try every net on every mutant of the engine: make matrix
+//	go run ./compat/internal/mutants                 kill every mutant of the table: make mutants
+//	go run ./compat/internal/mutants -check          only look whether each has its place in the code
+//	go run ./compat/internal/mutants -matrix FILE    try every net on every mutant of the engine: make matrix
 //
 // The table (table.go) names a mutant's function, what is changed in it (edit.go), and the nets that must see it.
 // Comments, moved lines and reworded neighbours don't concern it. The tree is not touched, and is compiled once for all
@@ -89,7 +89,7 @@ func run(ctx context.Context) error {
 	}
 	files, err := overlay()
 	if err != nil {
-		return fmt.Errorf("these rows of compat/mutants/table.go have lost their place:\n%w", err)
+		return fmt.Errorf("these rows of compat/internal/mutants/table.go have lost their place:\n%w", err)
 	}
 	if fmt.Printf("%d mutants have their places\n", len(table)); *check {
 		return nil

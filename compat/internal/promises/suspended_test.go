@@ -7,7 +7,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
-	"github.com/setnxlock/setnxlock/compat/simulate"
+	"github.com/setnxlock/setnxlock/compat/internal/simulate"
 )
 
 // A machine that was suspended for longer than the lease wakes up to a lost lock: its timers

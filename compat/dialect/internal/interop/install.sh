@@ -86,7 +86,7 @@ maven_all() {
 # The program of bench/driver, whose module has Go's other locks, with the client's name as its first word.
 golang() {
 	local out=$PWD
-	(cd ../../../../../bench && go build -o "$out/driver" ./driver)
+	(cd ../../../../../../bench && go build -o "$out/driver" ./driver)
 }
 
 # Unpacked, not installed: the system's Python stays unchanged.

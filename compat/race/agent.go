@@ -3,7 +3,6 @@ package race
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -19,7 +18,7 @@ import (
 // all that reaches it from outside going through ask. Both engines run it, and
 // differ in ask alone.
 type agent struct {
-	c       *Config
+	c       *setup
 	id      int // from 0
 	ask     func(request) answer
 	leaving bool // it has been stopped: nothing is asked any more
@@ -50,69 +49,6 @@ type agent struct {
 	memory   memory
 	timeless *[opAgain]bool // operations that ignore the time they are given
 	shift    time.Duration  // by which that time is then wrong
-}
-
-// A stance is what a client is doing and what it believes, between two requests.
-type stance struct {
-	phase   phase
-	attempt int
-	holds   bool
-	until   int64 // end of its lease by its own clock
-	fence   int64
-	value   string // what its lease says is on the key
-	asked   int64  // when this attempt began, by its own clock; -1: it has not
-	lossy   bool   // a message of the operation under way was lost, or a command refused
-	got     bool   // the algorithm has said "yours", the client does not know yet
-	reads   bool   // it was a writer, and goes on as a reader
-}
-
-type phase uint8
-
-const (
-	idle phase = iota
-	acquiring
-	holding
-	extending
-	releasing
-	finished
-)
-
-// A result is how an operation ended.
-type result struct {
-	op    operation
-	how   ending
-	until int64 // of the lease before it, by the client's clock
-	lossy bool
-}
-
-type operation uint8
-
-const (
-	opNone operation = iota
-	opAcquire
-	opExtend
-	opRelease
-	opInspect
-	opStale // a release by a handle that was given away before a hand-off
-	opAgain // the Locker asks again within one attempt: what it left behind is not this one's
-)
-
-func (o operation) String() string {
-	return [...]string{"", "acquire", "extend", "release", "inspect", "release by a stale handle", "again"}[o]
-}
-
-type ending uint8
-
-const (
-	done    ending = iota // nil
-	held                  // ErrHeld
-	lost                  // ErrLost
-	unknown               // ErrUnknown
-	failed                // any other error
-)
-
-func (e ending) String() string {
-	return [...]string{"done", "refused: held", "lost", "unknown", "failed"}[e]
 }
 
 // crashed unwinds a client's code.
@@ -169,13 +105,6 @@ func (a *agent) now() time.Time {
 	}
 	return instant(a.ms)
 }
-
-// epoch is when every run begins: the start of a second, with the ten digits
-// that times of our days have.
-var epoch = time.Date(2020, 1, 2, 0, 0, 0, 0, time.UTC)
-
-func instant(ms int64) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecond) }
-func millis(t time.Time) int64   { return t.Sub(epoch).Milliseconds() }
 
 // run makes one attempt: it takes the lock, works, and releases.
 func (a *agent) run(k int) {
@@ -303,7 +232,7 @@ func (a *agent) downgrade(ctx context.Context, lock *compat.Lock) *compat.Lock {
 	a.letGo()
 	a.begin(extending)
 	sent := a.sent
-	readers := compat.NewOn(a.source(), recorder{a.c.readers(a), a}, compat.Options{Clock: ticker{a: a}, Rand: func() float64 { return 0 }})
+	readers := compat.NewOn(a.source(), recorder{a.c.readers(a.id, a.token), a}, compat.Options{Clock: ticker{a: a}, Rand: func() float64 { return 0 }})
 	next, err := rwlock.Downgrade(ctx, lock, readers, a.c.TTL)
 	if err != nil && lock.Context().Err() == nil { // it was not detached
 		if a.sent > sent {
@@ -614,10 +543,6 @@ func (a *agent) work() {
 func (a *agent) token() string {
 	a.issued++
 	return token(a.id, a.attempt, a.issued)
-}
-
-func token(client, attempt, n int) string {
-	return fmt.Sprintf("0000007%d%02d%d7", client+1, attempt+1, n%10)
 }
 
 // A ticker is the clock that a client's Locker is given. Its timers never fire by themselves:

@@ -89,7 +89,7 @@ type shelf struct {
 }
 
 // shelf is that of c's server.
-func (a *archive) shelf(c *Config) *shelf {
+func (a *archive) shelf(c *setup) *shelf {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	name := c.Server + " " + c.Key
@@ -128,7 +128,7 @@ func (s *shelf) known(id uint32) uint32 {
 }
 
 // begins is what the server holds when everything begins.
-func (s *shelf) begins(c *Config, call func() (*witness, error)) (uint32, error) {
+func (s *shelf) begins(c *setup, call func() (*witness, error)) (uint32, error) {
 	given := strings.Join(c.Given, "\n")
 	s.mu.Lock()
 	n, ok := s.first[given]
@@ -214,6 +214,6 @@ func (a *archive) deaths(list []int32) uint32 {
 func (a *archive) dead(n uint32) []int32 { return numbered(a, &a.moments, n) }
 
 // asker is the number of who asks in c whether it can acquire.
-func (a *archive) asker(c *Config) uint32 {
+func (a *archive) asker(c *setup) uint32 {
 	return numberOf(a, &a.probes, fmt.Sprint(c.Algorithm, c.Bare, c.Fence, c.TTL, c.Within, c.Clients), struct{}{})
 }

@@ -8,10 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
@@ -45,21 +43,6 @@ func decode(s string) string {
 		}
 		return "«C" + m[1] + "»"
 	})
-}
-
-// encode is the other way: t=-2s is that moment's timestamp, «C3» a token.
-func encode(s string) string {
-	if by, ok := strings.CutPrefix(s, "t="); ok {
-		if d, err := time.ParseDuration(by); err == nil {
-			return getsetlock.Float.Format(epoch.Add(d), nil)
-		}
-	}
-	if inner, ok := strings.CutPrefix(s, "«C"); ok {
-		if n, err := strconv.Atoi(strings.TrimSuffix(inner, "»")); err == nil && n > 0 && n < 10 {
-			return token(n-1, 0, 1)
-		}
-	}
-	return s
 }
 
 // Script is an EVAL or EVALSHA as a reader wants it: the script by the first
@@ -153,6 +136,3 @@ func replyText(r any) string {
 	}
 	return fmt.Sprint(r)
 }
-
-// fenceKey is where key's fence is counted.
-func fenceKey(key string) string { return protocol.Aux(key, "fence") }

@@ -29,7 +29,7 @@ func Around(schedule string, limit int, locks Locks) (Graph, error) {
 		return Graph{}, err
 	}
 	c.Locks = locks
-	full, err := c.complete()
+	full, err := complete(c)
 	if err != nil {
 		return Graph{}, err
 	}
@@ -43,7 +43,7 @@ var errTooLarge = errors.New("race: the graph has more states than were asked fo
 
 // A grapher explores breadth first with the engine that replays.
 type grapher struct {
-	c     *Config
+	c     *setup
 	limit int
 	graph Graph
 	known map[string]int // a state's number, by all that it is

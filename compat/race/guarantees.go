@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
@@ -57,7 +56,7 @@ func (c Cell) Holds() bool { return c.Refused == "" && c.Bound == "" && len(c.Br
 type Fault struct {
 	Name string
 	Says string
-	set  func(*Config)
+	set  func(*setup)
 
 	// among says on how many servers it can happen: one of several, or the only
 	// one there is.
@@ -85,7 +84,7 @@ func AllFaults() []Fault { return slices.Clone(faults) }
 
 // FaultsOf returns the faults that apply to an algorithm of the matrix.
 func FaultsOf(algorithm string) []Fault {
-	c := Cell{Algorithm: algorithm, Clients: 2}.Config()
+	c := Cell{Algorithm: algorithm, Clients: 2}.setup()
 	return slices.DeleteFunc(AllFaults(), func(x Fault) bool {
 		return x.among == one && c.servers() > 0 || x.among == several && c.servers() == 0 || x.fenced && c.entry(0).nofence ||
 			x.only != nil && !x.only(c.entry(0))
@@ -99,7 +98,7 @@ func (x Fault) Bounds() []string {
 	everywhere := clientsOf(example, "", x.Name)
 	for _, clients := range clientsOf(example, newest, x.Name) {
 		c := Cell{Algorithm: example, Server: newest, Fault: x.Name, Clients: clients}.Config()
-		full, err := c.complete()
+		full, err := complete(c)
 		if err != nil {
 			continue
 		}
@@ -123,23 +122,23 @@ func exampleOf(x Fault) string {
 }
 
 var faults = []Fault{
-	{Name: "none", Says: "nothing goes wrong but that time passes", set: func(*Config) {}},
-	{Name: "crash", Says: "clients die for good, anywhere", set: func(c *Config) { c.Faults.Crash = true }},
-	{Name: "lost reply", Says: "one answer never comes", set: func(c *Config) { c.Faults.LostReplies = 1 }},
-	{Name: "two lost replies", Says: "two answers never come", wide: true, only: onOneServer, set: func(c *Config) { c.Faults.LostReplies, c.Attempts = 2, 1 }},
-	{Name: "lost request", Says: "one write never arrives", set: func(c *Config) { c.Faults.LostRequests = 1 }},
-	{Name: "cut", Says: "the connection breaks once between two commands of one write", set: func(c *Config) { c.Faults.Cuts = 1 }},
-	{Name: "refused", Says: "the server refuses one command that writes; before 2.6.5 the rest of its transaction runs", set: func(c *Config) { c.Faults.Refusals = 1 }},
-	{Name: "late", Says: "a client stops twice between reading its clock and what it does on it", set: func(c *Config) { c.Faults.Late = 2 }},
-	{Name: "unreaped", Says: "expired keys may still be in memory", set: func(c *Config) { c.Faults.Unreaped = true }},
-	{Name: "skew", Says: "one clock is 3 s fast", set: func(c *Config) { c.Skew = []time.Duration{0, 3 * time.Second} }},
-	{Name: "restart", Says: "the server, or one of several, restarts empty, once", set: func(c *Config) { c.Faults.Restart = 1 }},
-	{Name: "failover", Says: "a replica takes over that lacks the last write", set: func(c *Config) { c.Faults.Failover = 1 }, among: one},
-	{Name: "server down", Says: "one of several servers answers no more, and clients die", set: func(c *Config) { c.Faults.Down, c.Faults.Crash = 1, true }, among: several},
-	{Name: "evict", Says: "the server, or one of several, drops the key, once", set: func(c *Config) { c.Faults.Evict = 1 }},
-	{Name: "pause", Says: "a holder stops and writes late, without a fence", set: func(c *Config) { c.Write = true; c.Attempts = 1 }},
-	{Name: "pause, fenced", Says: "a holder stops and writes late, with a fence", set: func(c *Config) { c.Write, c.Fence = true, true; c.Attempts = 1 }, fenced: true},
-	{Name: "no release", Says: "holders release nothing, and their leases run out", set: func(c *Config) {
+	{Name: "none", Says: "nothing goes wrong but that time passes", set: func(*setup) {}},
+	{Name: "crash", Says: "clients die for good, anywhere", set: func(c *setup) { c.Faults.Crash = true }},
+	{Name: "lost reply", Says: "one answer never comes", set: func(c *setup) { c.Faults.LostReplies = 1 }},
+	{Name: "two lost replies", Says: "two answers never come", wide: true, only: onOneServer, set: func(c *setup) { c.Faults.LostReplies, c.Attempts = 2, 1 }},
+	{Name: "lost request", Says: "one write never arrives", set: func(c *setup) { c.Faults.LostRequests = 1 }},
+	{Name: "cut", Says: "the connection breaks once between two commands of one write", set: func(c *setup) { c.Faults.Cuts = 1 }},
+	{Name: "refused", Says: "the server refuses one command that writes; before 2.6.5 the rest of its transaction runs", set: func(c *setup) { c.Faults.Refusals = 1 }},
+	{Name: "late", Says: "a client stops twice between reading its clock and what it does on it", set: func(c *setup) { c.Faults.Late = 2 }},
+	{Name: "unreaped", Says: "expired keys may still be in memory", set: func(c *setup) { c.Faults.Unreaped = true }},
+	{Name: "skew", Says: "one clock is 3 s fast", set: func(c *setup) { c.Skew = []time.Duration{0, 3 * time.Second} }},
+	{Name: "restart", Says: "the server, or one of several, restarts empty, once", set: func(c *setup) { c.Faults.Restart = 1 }},
+	{Name: "failover", Says: "a replica takes over that lacks the last write", set: func(c *setup) { c.Faults.Failover = 1 }, among: one},
+	{Name: "server down", Says: "one of several servers answers no more, and clients die", set: func(c *setup) { c.Faults.Down, c.Faults.Crash = 1, true }, among: several},
+	{Name: "evict", Says: "the server, or one of several, drops the key, once", set: func(c *setup) { c.Faults.Evict = 1 }},
+	{Name: "pause", Says: "a holder stops and writes late, without a fence", set: func(c *setup) { c.Write = true; c.Attempts = 1 }},
+	{Name: "pause, fenced", Says: "a holder stops and writes late, with a fence", set: func(c *setup) { c.Write, c.Fence = true, true; c.Attempts = 1 }, fenced: true},
+	{Name: "no release", Says: "holders release nothing, and their leases run out", set: func(c *setup) {
 		c.Keep = true
 		if c.Clients == 2 && c.form() != oneKey {
 			c.Ticks = 2 * lifetime(c.Algorithm)
@@ -147,40 +146,40 @@ var faults = []Fault{
 			c.Attempts, c.Ticks = 3, 2*lifetime(c.Algorithm)
 		}
 	}},
-	{Name: "renewal", Says: "each holder extends once", set: func(c *Config) { c.Extend = true; c.Attempts = 1 }},
-	{Name: "hand-off", Says: "each holder hands the lock off once, to the next in its process, with a new fence if there are any", set: func(c *Config) {
+	{Name: "renewal", Says: "each holder extends once", set: func(c *setup) { c.Extend = true; c.Attempts = 1 }},
+	{Name: "hand-off", Says: "each holder hands the lock off once, to the next in its process, with a new fence if there are any", set: func(c *setup) {
 		c.Handoff, c.Attempts, c.Fence = true, 1, !c.entry(0).nofence
 	}},
 	{Name: "shorter lease", Says: "each holder extends once, to a fifth of its lease, and one answer never comes", wide: true, only: onOneServer,
-		set: func(c *Config) { c.ExtendTo, c.Faults.LostReplies, c.Attempts = []time.Duration{2 * time.Second}, 1, 1 }},
+		set: func(c *setup) { c.ExtendTo, c.Faults.LostReplies, c.Attempts = []time.Duration{2 * time.Second}, 1, 1 }},
 	{Name: "longer lease", Says: "each holder extends once, to twice its lease, and one answer never comes", wide: true, only: onOneServer,
-		set: func(c *Config) {
+		set: func(c *setup) {
 			c.ExtendTo, c.Faults.LostReplies, c.Attempts = []time.Duration{20 * time.Second}, 1, 1
 		}},
 	{Name: "detached", Says: "each holder extends once and detaches the lock, the handle is adopted, and one answer never comes", wide: true, only: onOneServer,
-		set: func(c *Config) { c.Extend, c.Detach, c.Faults.LostReplies, c.Attempts = true, true, 1, 1 }},
+		set: func(c *setup) { c.Extend, c.Detach, c.Faults.LostReplies, c.Attempts = true, true, 1, 1 }},
 	{Name: "old handle", Says: "each holder gives a handle away and hands the lock off, the handle's owner tries to release it, and one answer never comes",
 		wide: true, only: func(e entry) bool { return onOneServer(e) && !e.Among },
-		set: func(c *Config) { c.Handoff, c.StaleHandle, c.Faults.LostReplies, c.Attempts = true, true, 1, 1 }},
+		set: func(c *setup) { c.Handoff, c.StaleHandle, c.Faults.LostReplies, c.Attempts = true, true, 1, 1 }},
 	{Name: "batch", Says: "each holder has a second lock, both are renewed in one write, and one answer never comes",
 		wide: true, only: func(e entry) bool { return e.form == oneKey && e.pinned == 0 },
-		set: func(c *Config) { c.Batch, c.Faults.LostReplies, c.Attempts, c.Ticks = true, 1, 1, min(c.Ticks, 3) }},
+		set: func(c *setup) { c.Batch, c.Faults.LostReplies, c.Attempts, c.Ticks = true, 1, 1, min(c.Ticks, 3) }},
 	{Name: "wake-up", Says: "a client elsewhere waits, each release wakes it, and the connection breaks once between two commands of one write",
 		wide: true, only: func(e entry) bool { return e.form == oneKey },
-		set: func(c *Config) {
+		set: func(c *setup) {
 			c.Signal, c.Faults.Cuts, c.Attempts = true, 1, 1
 			c.Given = []string{"LPUSH " + protocol.Aux(defaultKey, "waiters") + " waiter"}
 		}},
 	{Name: "one connection", Says: "a client has no second connection, each holder extends once, and one answer never comes",
 		wide: true, only: func(e entry) bool { return e.pinned > 0 },
-		set: func(c *Config) { c.OneConn, c.Extend, c.Faults.LostReplies, c.Attempts = true, true, 1, 1 }},
+		set: func(c *setup) { c.OneConn, c.Extend, c.Faults.LostReplies, c.Attempts = true, true, 1, 1 }},
 	{Name: "downgrade", Says: "each writer goes on as a reader, and one answer never comes", only: takesTurns,
-		set: func(c *Config) { c.Downgrade, c.Faults.LostReplies, c.Attempts = true, 1, 1 }},
+		set: func(c *setup) { c.Downgrade, c.Faults.LostReplies, c.Attempts = true, 1, 1 }},
 	{Name: "waiting", Says: "clients that were refused wait and ask again, and no time passes", only: takesTurns,
-		set: func(c *Config) { c.Wait, c.Attempts, c.Ticks = true, 4, 0 }},
+		set: func(c *setup) { c.Wait, c.Attempts, c.Ticks = true, 4, 0 }},
 	{Name: "late request", Says: "each holder extends once, and one write arrives only after its connection was given up, at any later time",
 		wide: true, only: func(e entry) bool { return e.form == oneKey },
-		set: func(c *Config) { c.Extend, c.Faults.LateRequests, c.Attempts = true, 1, 1 }},
+		set: func(c *setup) { c.Extend, c.Faults.LateRequests, c.Attempts = true, 1, 1 }},
 }
 
 func takesTurns(e entry) bool { return e.turns }
@@ -200,7 +199,7 @@ func Guaranteed() []string {
 // or servers, which take long, only on the first and the last that they don't
 // refuse, and one that they do.
 func serversOf(algorithm string) []string {
-	switch c := (Cell{Algorithm: algorithm, Clients: 2}).Config(); c.form() {
+	switch c := (Cell{Algorithm: algorithm, Clients: 2}).setup(); c.form() {
 	case members:
 		return []string{"2.0", "2.2", "7.0"}
 	case quorum:
@@ -218,10 +217,10 @@ const newest = "7.0"
 func clientsOf(algorithm, server, fault string) []int {
 	wide := slices.ContainsFunc(faults, func(x Fault) bool { return x.Name == fault && x.wide })
 	most := server == newest && algorithm != "getset:guarded/margin"
-	switch c := (Cell{Algorithm: algorithm, Fault: fault, Clients: 2}).Config(); {
+	switch c := (Cell{Algorithm: algorithm, Fault: fault, Clients: 2}).setup(); {
 	case c.form() == quorum, wide && (c.form() == members || !most):
 		return []int{2}
-	case c.form() == members && c.Faults.happens():
+	case c.form() == members && c.happens():
 		return []int{3}
 	case c.form() == oneKey && most && !wide:
 		return []int{2, 3, 4}
@@ -338,8 +337,10 @@ type filler struct {
 }
 
 // Config returns the configuration that a cell stands for.
-func (c Cell) Config() Config {
-	cfg := Config{Algorithm: c.Algorithm, Server: c.Server, Clients: c.Clients, Attempts: 2, Faults: Faults{Late: -1}}
+func (c Cell) Config() Config { return c.setup().Config }
+
+func (c Cell) setup() *setup {
+	cfg := &setup{Config: Config{Algorithm: c.Algorithm, Server: c.Server, Clients: c.Clients, Attempts: 2, Faults: Faults{Late: -1}}}
 	if c.Clients >= 3 {
 		cfg.Attempts = 1
 		if first, _, several := strings.Cut(c.Algorithm, "+"); several {
@@ -349,10 +350,10 @@ func (c Cell) Config() Config {
 	cfg.Ticks = lifetime(c.Algorithm) + 1
 	for _, x := range faults {
 		if x.Name == c.Fault {
-			x.set(&cfg)
+			x.set(cfg)
 		}
 	}
-	if cfg.form() == quorum && cfg.Faults.happens() {
+	if cfg.form() == quorum && cfg.happens() {
 		cfg.Attempts = 1
 	}
 	if reads, writes, ok := strings.Cut(c.Algorithm, "+"); ok && cfg.Write { // two who write
@@ -380,7 +381,7 @@ func lifetime(algorithm string) int {
 func (f *filler) fill(ctx context.Context, c *Cell) error {
 	cfg := c.Config()
 	cfg.Each = true
-	full, err := cfg.complete()
+	full, err := complete(cfg)
 	if err != nil {
 		return err
 	}
@@ -405,7 +406,7 @@ func (f *filler) fill(ctx context.Context, c *Cell) error {
 }
 
 // proof finds one that holds for c, or searches.
-func (f *filler) proof(ctx context.Context, c *Config, fault string) (*proof, error) {
+func (f *filler) proof(ctx context.Context, c *setup, fault string) (*proof, error) {
 	if f.archive == nil {
 		f.archive = newArchive()
 	}
@@ -416,9 +417,8 @@ func (f *filler) proof(ctx context.Context, c *Config, fault string) (*proof, er
 	}
 	if f.rs == nil {
 		f.rs = newRuns(c)
-		f.rs.archive = f.archive
 	}
-	p, err := prove(ctx, c, f.rs)
+	p, err := prove(ctx, c, f.rs, f.archive)
 	if err != nil {
 		return nil, err
 	}
@@ -427,27 +427,4 @@ func (f *filler) proof(ctx context.Context, c *Config, fault string) (*proof, er
 	}
 	f.proofs[fault] = append(f.proofs[fault], p)
 	return p, nil
-}
-
-// refusal is what the algorithm's own Check says of the server.
-func refusal(c *Config) (string, error) {
-	s, err := oldredis.New(c.Server, oldredis.Options{})
-	if err != nil {
-		return "", err
-	}
-	defer s.Close()
-	k := compat.NewOn(compat.Pooled(s), c.algorithm(&agent{c: c}), compat.Options{})
-	if _, err := k.TryLock(context.Background(), c.Key, c.TTL); err != nil {
-		return err.Error(), nil
-	}
-	return "", nil
-}
-
-// refuses is an error if the lock refuses the server.
-func refuses(c *Config) error {
-	why, err := refusal(c)
-	if err == nil && why != "" {
-		err = fmt.Errorf("race: %s refuses Redis %s: %s", c.Algorithm, c.Server, strings.TrimPrefix(why, "setnxlock: "))
-	}
-	return err
 }

@@ -13,7 +13,7 @@ import (
 // servers. It knows nothing of the search but which states there are.
 type walker struct {
 	t           *testing.T
-	c           *Config
+	c           *setup
 	seen        map[string]bool
 	breaks      map[breachKind]int
 	transitions int
@@ -168,7 +168,7 @@ func (k *walker) time(s stand) (list []macro) {
 	w := k.world(s.path)
 	snap := w.s.Snapshot()
 	ct := k.trans.describe(snap, k.trans.witness.deaths(snap))
-	until := k.c.moment(w.stances(), &w.judge.skew, int32(w.now), &ct)
+	until := moment(k.c, w.stances(), &w.judge.skew, int32(w.now), &ct)
 	by := Choice{Verb: Pass}
 	if until < 1<<20 {
 		by.By = instant(int64(until)).Sub(instant(w.now))
@@ -294,14 +294,15 @@ func oracle(t *testing.T, rest bool) {
 		if (n%5 == 2) == rest {
 			continue
 		}
-		t.Run(c.line(), func(t *testing.T) {
+		t.Run(line(c), func(t *testing.T) {
 			t.Parallel()
-			c.NoSymmetry, c.keepHistory, c.Locks = true, true, brokenLocks()
-			full, err := c.complete()
+			c.NoSymmetry, c.Locks = true, brokenLocks()
+			full, err := complete(c)
 			if err != nil {
 				t.Fatal(err)
 			}
-			x, err := newSearch(full, newRuns(full))
+			full.keepHistory = true
+			x, err := newSearch(full, newRuns(full), nil)
 			if err != nil {
 				t.Fatal(err)
 			}

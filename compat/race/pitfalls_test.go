@@ -17,17 +17,24 @@ import (
 // searched searches c to its end and returns the search.
 func searched(t *testing.T, c Config, change func(*search)) *search {
 	t.Helper()
+	return searchedWith(t, c, false, change)
+}
+
+// searchedWith is searched with histories told apart, or not.
+func searchedWith(t *testing.T, c Config, keepHistory bool, change func(*search)) *search {
+	t.Helper()
 	c.Locks = brokenLocks()
-	full, err := c.complete()
+	full, err := complete(c)
 	if err != nil {
 		t.Fatal(err)
 	}
+	full.keepHistory = keepHistory
 	for _, relearn := range []bool{false, true} {
 		rs := newRuns(full)
 		if relearn {
 			rs.relearn()
 		}
-		x, err := newSearch(full, rs)
+		x, err := newSearch(full, rs, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +99,7 @@ func TestLongFingerprints(t *testing.T) {
 		prints := searched(t, c, nil)
 		exact := searched(t, c, func(x *search) { x.exact = map[state]bool{} })
 		if len(prints.links) != len(exact.links) || len(exact.exact) < len(exact.links) {
-			t.Errorf("%s: %d fingerprints, %d states", c.line(), len(prints.links), len(exact.exact))
+			t.Errorf("%s: %d fingerprints, %d states", line(c), len(prints.links), len(exact.exact))
 		}
 	}
 }
@@ -120,14 +127,12 @@ func TestLongReductionsLoseNothing(t *testing.T) {
 		apart := c
 		apart.NoSymmetry = true
 		named := searched(t, apart, nil)
-		apart = c
-		apart.keepHistory = true
-		split := searched(t, apart, nil)
+		split := searchedWith(t, c, true, nil)
 		if falls(named) != falls(want) || falls(split) != falls(want) {
-			t.Errorf("%s: breaks %s; clients told apart %s; histories told apart %s", c.line(), falls(want), falls(named), falls(split))
+			t.Errorf("%s: breaks %s; clients told apart %s; histories told apart %s", line(c), falls(want), falls(named), falls(split))
 		}
 		if len(named.links) < len(want.links) || len(split.links) < len(want.links) {
-			t.Errorf("%s: %d states; %d and %d with more told apart", c.line(), len(want.links), len(named.links), len(split.links))
+			t.Errorf("%s: %d states; %d and %d with more told apart", line(c), len(want.links), len(named.links), len(split.links))
 		}
 	}
 }
@@ -260,11 +265,11 @@ func TestUnfitCodeIsNoticed(t *testing.T) {
 // A look at a key with a timestamp reads the time it is given: the search finds out that it
 // was wrong to take it to ignore that.
 func TestDeafness(t *testing.T) {
-	full, err := Config{Algorithm: "getset:classic", Ticks: 3, Poll: true}.complete()
+	full, err := complete(Config{Algorithm: "getset:classic", Ticks: 3, Poll: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := newSearch(full, newRuns(full))
+	x, err := newSearch(full, newRuns(full), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"runtime"
-	"strings"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
@@ -291,45 +289,6 @@ func (w *world) run(d *deed, i int, conn *oldredis.Conn, cmds [][]string, refuse
 	return answer{replies: replies, lost: err != nil}
 }
 
-// refusable reports whether a server that lacks memory, or was told to, may
-// refuse the command: whatever writes, and EXEC.
-func refusable(cmd []string) bool {
-	switch strings.ToUpper(cmd[0]) {
-	case "MULTI", "DISCARD", "WATCH", "UNWATCH", "GET", "MGET", "EXISTS", "TYPE", "TTL", "PTTL", "TIME", "ZCARD", "ZSCORE", "ZRANGE", "ZRANGEBYSCORE":
-		return false
-	}
-	return true
-}
-
-// runRefusing is runCommands of which the server refuses one, counted from 1; 0: none.
-func runRefusing(s *oldredis.Server, c *oldredis.Conn, cmds [][]string, refused int) ([]any, error) {
-	if refused > 0 {
-		n := 0
-		s.SetFault(func(int, int, []string) oldredis.Fault {
-			if n++; n == refused {
-				return oldredis.Refuse
-			}
-			return oldredis.None
-		})
-		defer s.SetFault(nil)
-	}
-	return runCommands(c, cmds)
-}
-
-// runCommands has the server run cmds over one connection.
-func runCommands(c *oldredis.Conn, cmds [][]string) ([]any, error) {
-	for _, cmd := range cmds {
-		args := make([]any, len(cmd)-1)
-		for n, a := range cmd[1:] {
-			args[n] = a
-		}
-		if err := c.Send(cmd[0], args...); err != nil {
-			return nil, err
-		}
-	}
-	return redis.Values(c.Do(""))
-}
-
 // resume gives client i its answer and lets it run to its next request.
 func (w *world) resume(d *deed, i int, got answer) {
 	p := w.players[i]
@@ -366,4 +325,17 @@ func (w *world) hangUp(p *player) {
 		p.conn.Close()
 	}
 	p.conn, p.cut = nil, false
+}
+
+// standing is the same in a world, over two of its contents.
+func (w *world) standing(before, after []oldredis.Entry) *standing {
+	s := &standing{any: busy(w.c, before) || busy(w.c, after)}
+	if w.judge.form == members {
+		for k, p := range w.players {
+			if p.value != "" {
+				s.before[k], s.after[k] = stands(before, p.value), stands(after, p.value)
+			}
+		}
+	}
+	return s
 }

@@ -8,18 +8,17 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
-	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // A probe finds out how long the lock stays taken if all clients die now: a
 // fresh client waits for it with the shipping Locker.Lock, on another server.
 type probe struct {
-	c   *Config
+	c   *setup
 	s   *oldredis.Server
 	end time.Time
 }
 
-func newProbe(c *Config) *probe {
+func newProbe(c *setup) *probe {
 	return &probe{c: c, s: oldredis.MustNew(c.Server, oldredis.Options{})}
 }
 
@@ -48,7 +47,7 @@ func (p *probe) freeFor(snap oldredis.Snapshot, like int) (ok bool) {
 		}
 	}()
 	fresh := &agent{c: p.c, id: 8}
-	k := compat.NewOn(compat.Source{Get: p.dial, Prompt: true}, unchecked{p.c.algorithmOf(fresh, like)}, compat.Options{
+	k := compat.NewOn(compat.Source{Get: p.dial, Prompt: true}, unchecked{fresh.algorithm(like)}, compat.Options{
 		Clock: waiting{p: p}, Rand: func() float64 { return 0 }, MinPoll: 500 * time.Millisecond, MaxPoll: time.Second,
 	})
 	_, err := k.Lock(context.Background(), p.c.Key, p.c.TTL)
@@ -56,15 +55,6 @@ func (p *probe) freeFor(snap oldredis.Snapshot, like int) (ok bool) {
 }
 
 func (p *probe) dial(context.Context, string) (redis.Conn, error) { return p.s.Dial(), nil }
-
-// unchecked hides an algorithm's Check.
-type unchecked struct{ protocol.Algorithm }
-
-func (u unchecked) Traits() protocol.Traits {
-	of := u.Algorithm.Traits()
-	of.Check = nil
-	return of
-}
 
 type tooLate struct{}
 

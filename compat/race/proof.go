@@ -19,8 +19,8 @@ type way struct {
 }
 
 // prove searches c.
-func prove(ctx context.Context, c *Config, rs *runs) (*proof, error) {
-	x, b, err := examine(ctx, c, rs, true)
+func prove(ctx context.Context, c *setup, rs *runs, a *archive) (*proof, error) {
+	x, b, err := examine(ctx, c, rs, a, true)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func prove(ctx context.Context, c *Config, rs *runs) (*proof, error) {
 
 // holdsOn reports whether c, which differs from what was searched in its server
 // only, gives the same answers. The archive is that of the search.
-func (p *proof) holdsOn(c *Config, a *archive) (bool, error) {
+func (p *proof) holdsOn(c *setup, a *archive) (bool, error) {
 	s := a.shelf(c)
 	var w *witness // made when it is needed
 	defer func() {

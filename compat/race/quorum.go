@@ -25,6 +25,14 @@ type overServers struct {
 	token func() string
 }
 
+// algorithm is what a runs in the place of a client, its values told apart from all others'.
+func (a *agent) algorithm(client int) protocol.Algorithm {
+	if algo := a.c.algorithm(client, a.token); algo != nil {
+		return algo
+	}
+	return overServers{a, a.token}
+}
+
 // A steady backend is told the time at which the quorum began. Of the parts that
 // it acquires only the whole's end counts: one reading of the clock less between any
 // two servers.

@@ -49,12 +49,12 @@ func Remedies(ctx context.Context, t Trace, known Locks) (Remedy, error) {
 	if t.Verdict.Violated == "" {
 		return Remedy{}, errors.New("race: nothing is broken, and nothing to be helped")
 	}
-	if err := c.allow(choices); err != nil {
+	if err := allow(&c, choices); err != nil {
 		return Remedy{}, err
 	}
 	c.MaxStates = remedyStates
 	r := Remedy{Invariant: t.Verdict.Violated, Algorithm: c.Algorithm, Server: cmp.Or(c.Server, "2.4")}
-	full, err := c.complete()
+	full, err := complete(c)
 	if err != nil {
 		return r, err
 	}
@@ -87,7 +87,7 @@ func verdictOf(ctx context.Context, c Config) (Outcome, error) {
 }
 
 // allow has c explored with the faults and jumps of time that a schedule has.
-func (c *Config) allow(choices []Choice) error {
+func allow(c *Config, choices []Choice) error {
 	f := Faults{}
 	late := 0
 	for _, w := range choices {
@@ -168,7 +168,7 @@ func take(n *int) bool {
 
 // survivors has the other locks explored under the same faults.
 func (r *Remedy) survivors(ctx context.Context, c Config) error {
-	if c.form() == quorum || c.Faults.Failover > 0 {
+	if of := (&setup{Config: c}); of.form() == quorum || c.Faults.Failover > 0 {
 		// What befalls one of several servers befalls no other lock. A replica lacks one write here: a
 		// lock that has written twice by then survives that, and not one that lacks two.
 		return nil
@@ -182,7 +182,7 @@ func (r *Remedy) survivors(ctx context.Context, c Config) error {
 		if other.Ticks > 0 { // enough of them for a lease of this lock to run out
 			other.Ticks = min(max(other.Ticks, lifetime(name)+1), 15)
 		}
-		full, err := other.complete()
+		full, err := complete(other)
 		if err != nil {
 			return nil // a row that is not for it
 		}
@@ -230,7 +230,7 @@ type candidate struct {
 // candidates are the locks of the table that are of the same kind, in its order: those that are for
 // use and have no known flaw.
 func candidates(c Config) []candidate {
-	if c.form() == members {
+	if of := (&setup{Config: c}); of.form() == members {
 		return []candidate{{"rw:read+rw:write", false}}
 	}
 	var list []candidate

@@ -28,7 +28,7 @@ func TestRemedies(t *testing.T) {
 	} {
 		found := explored(t, c.Config)
 		if found.Trace == nil {
-			t.Errorf("%s: %v", c.line(), found)
+			t.Errorf("%s: %v", line(c.Config), found)
 			continue
 		}
 		trace := *found.Trace

@@ -15,7 +15,7 @@ import (
 // invariant that breaks is not: the trace goes on to the end of the choices, and
 // Trace.Verdict says where it broke first.
 func Replay(c Config, choices []Choice) (Trace, error) {
-	full, err := c.complete()
+	full, err := complete(c)
 	if err != nil {
 		return Trace{}, err
 	}
@@ -36,7 +36,7 @@ func ReplaySchedule(line string, locks Locks) (Trace, error) {
 	return Replay(c, choices)
 }
 
-func replay(c *Config, choices []Choice) (Trace, error) {
+func replay(c *setup, choices []Choice) (Trace, error) {
 	w, err := newWorld(c)
 	if err != nil {
 		return Trace{}, err
@@ -61,7 +61,7 @@ func replay(c *Config, choices []Choice) (Trace, error) {
 			}
 		}
 	}
-	s.trace.Schedule = Schedule(*c, made)
+	s.trace.Schedule = Schedule(c.Config, made)
 	s.argue()
 	return s.trace, nil
 }

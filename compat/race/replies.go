@@ -3,7 +3,6 @@ package race
 import (
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/gomodule/redigo/redis"
 )
@@ -100,25 +99,4 @@ func (r *replies) shape(client int, input uint32) uint64 {
 		m[input] = h
 	}
 	return h
-}
-
-// eachToken replaces the client's digit in every token of s.
-func eachToken(s string, f func(client int) byte) string {
-	const mark = "0000007"
-	at := strings.Index(s, mark)
-	if at < 0 {
-		return s
-	}
-	b := []byte(s)
-	for at >= 0 && at+12 <= len(b) {
-		if c := b[at+7]; c >= '1' && c <= '9' && b[at+11] == '7' {
-			b[at+7] = f(int(c - '1'))
-		}
-		next := strings.Index(s[at+12:], mark)
-		if next < 0 {
-			break
-		}
-		at += 12 + next
-	}
-	return string(b)
 }

@@ -65,7 +65,7 @@ func isClock(input uint32) bool { return input&clockInput != 0 && input != input
 // from the beginning of the attempt, fed with what it received then, up to the
 // first thing it has not received yet.
 type runs struct {
-	c        *Config
+	c        *setup
 	nodes    []node
 	children table[word, hop] // by node and input
 	ended    results
@@ -76,7 +76,6 @@ type runs struct {
 	byText   map[string]uint32
 	replies  *replies
 	known    map[identity]uint32
-	archive  *archive      // nil: nothing is remembered beyond one search
 	timeless [opAgain]bool // operations that were found to ignore the time
 	ran      int
 	feed     []uint32
@@ -98,7 +97,7 @@ type identity struct {
 
 // newRuns has run nothing yet. Most looks ignore the time: all are taken to, until
 // one is found to read it.
-func newRuns(c *Config) *runs {
+func newRuns(c *setup) *runs {
 	rs := &runs{c: c, byText: map[string]uint32{}, replies: newReplies(), known: map[identity]uint32{}, ended: results{nil},
 		twins: map[[2]uint32]uint32{}, swapped: make([]names[uint32], c.Clients)}
 	if !c.keepHistory {
@@ -220,18 +219,9 @@ func (rs *runs) shape(p *played) uint64 {
 	return f.shape
 }
 
-func truth(b bool) uint64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // relearn begins anew and takes nothing to ignore the time.
 func (rs *runs) relearn() {
-	archive := rs.archive
 	*rs = *newRuns(rs.c)
-	rs.archive = archive
 	rs.timeless = [opAgain]bool{}
 }
 
@@ -324,4 +314,10 @@ func (rs *runs) request(r request) uint32 {
 		rs.byText[text] = id
 	}
 	return id
+}
+
+// A hop is an edge, packed.
+type hop struct {
+	to   uint32
+	rest uint32 // twice the number of its results; odd: a connection was closed
 }

@@ -20,7 +20,7 @@ import (
 // extend (or extend=2s,20s), handoff, stale-handle, detach, batch, signal, one-conn, keep, poll, wait, downgrade, write
 // and fence.
 func Schedule(c Config, choices []Choice) string {
-	return c.line() + " : " + Words(choices)
+	return line(c) + " : " + Words(choices)
 }
 
 // Words returns the choices alone.
@@ -33,7 +33,7 @@ func Words(choices []Choice) string {
 }
 
 // line is the part of a schedule before the colon.
-func (c Config) line() string {
+func line(c Config) string {
 	list := []string{cmp.Or(c.Algorithm, "own"), cmp.Or(c.Server, "2.4"),
 		fmt.Sprintf("%dx%d", cmp.Or(c.Clients, 2), cmp.Or(c.Attempts, 2))}
 	add := func(ok bool, s string) {
@@ -56,14 +56,14 @@ func (c Config) line() string {
 			add(*f.on, f.word)
 		}
 	}
-	if full, err := (Config{Algorithm: c.Algorithm, Locks: c.Locks, New: c.New, Write: c.Write, Fence: c.Fence, Wait: c.Wait}).complete(); err == nil && c.Invariants != nil {
+	if full, err := complete(Config{Algorithm: c.Algorithm, Locks: c.Locks, New: c.New, Write: c.Write, Fence: c.Fence, Wait: c.Wait}); err == nil && c.Invariants != nil {
 		check := strings.Join(c.Invariants, ",")
 		add(check != strings.Join(full.Invariants, ","), "check="+check)
 	}
 	if c.Within != 0 {
 		d := c
 		d.Within = 0
-		if full, err := d.complete(); err == nil {
+		if full, err := complete(d); err == nil {
 			add(full.Within != c.Within, "within="+c.Within.String())
 		}
 	}

@@ -11,7 +11,7 @@ import (
 // clients' code and the server were found to do. It touches numbers only; the
 // real code and the real server run once for each question that is new.
 type search struct {
-	c     *Config
+	c     *setup
 	judge *judge
 	runs  *runs
 	trans *transitions
@@ -74,8 +74,8 @@ func (m move) at() int      { return int(m >> 11 & 255) } // the request of the 
 func (m move) nth() int     { return int(m >> 19) }       // and which of its commands
 func (m move) until() int32 { return int32(m >> 11) }
 
-func newSearch(c *Config, rs *runs) (*search, error) {
-	trans, err := newTransitions(c, rs.replies, rs.archive)
+func newSearch(c *setup, rs *runs, a *archive) (*search, error) {
+	trans, err := newTransitions(c, rs.replies, a)
 	if err != nil {
 		return nil, err
 	}
@@ -383,7 +383,7 @@ func (x *search) try(s *state, number uint32, verb Verb, i, ran int) bool {
 func (x *search) expandTime(s *state, number uint32) {
 	st := x.stances(s)
 	ct := &x.trans.contents[s.content]
-	until := x.c.moment(&st, &x.judge.skew, s.now, ct)
+	until := moment(x.c, &st, &x.judge.skew, s.now, ct)
 	if until >= 1<<20 {
 		return // nothing is left to wait for; no run of ours goes on for a thousand seconds
 	}
@@ -430,4 +430,22 @@ func (x *search) expandServer(s *state, number uint32) {
 	try(s.budget.has(ofEvict) && ct.key.present, Evict, 0)
 	try(s.budget.has(ofRestart), Restart, 0)
 	try(s.budget.has(ofFailover) && s.prev != s.content, Failover, 0)
+}
+
+// A seen is a set of the fingerprints of states.
+type seen struct {
+	table[fingerprint, struct{}]
+	touched fingerprint // keeps fetch's loads from being left out
+}
+
+// fetch brings the slots of arrivals into the cache: the loads do not depend on
+// each other, so that the processor makes them at once.
+func (s *seen) fetch(arrivals []arrival) {
+	if len(s.slots) == 0 {
+		return
+	}
+	mask := uint64(len(s.slots) - 1)
+	for i := range arrivals {
+		s.touched += s.slots[uint64(arrivals[i].print)&mask].k
+	}
 }

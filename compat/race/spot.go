@@ -25,7 +25,7 @@ type Line struct {
 // Spots makes the choices and returns the place that each client has then reached. For a client
 // that is about to read its clock, it is the place after the reading.
 func Spots(c Config, choices []Choice) ([]Spot, error) {
-	full, err := c.complete()
+	full, err := complete(c)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func Spots(c Config, choices []Choice) ([]Spot, error) {
 			}
 		}
 		s := &spots[i]
-		s.Type = strings.TrimPrefix(fmt.Sprintf("%T", full.algorithm(&p.agent)), "*")
+		s.Type = strings.TrimPrefix(fmt.Sprintf("%T", p.algorithm(p.id)), "*")
 		if p.dead || p.pending.kind != sends {
 			continue
 		}
@@ -93,7 +93,7 @@ func lines(stack []uintptr) (lock, engine Line) {
 // made is left out. Then each client that asks for something goes on until it has its answer, 12 steps
 // at most. A lock that refuses the server is an error.
 func Follow(c Config, choices []Choice) (Trace, error) {
-	full, err := c.complete()
+	full, err := complete(c)
 	if err != nil {
 		return Trace{}, err
 	}

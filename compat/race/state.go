@@ -52,7 +52,7 @@ const (
 // unlimited late clients: their number is not counted.
 const unlimited = 31
 
-func newBudget(c *Config) budget {
+func newBudget(c *setup) budget {
 	f := &c.Faults
 	return budget(c.Ticks)<<ofTicks | budget(f.LostReplies)<<ofReplies | budget(f.LostRequests)<<ofRequests |
 		late(f.Late)<<ofLate | budget(f.Cuts)<<ofCuts | budget(f.Restart)<<ofRestart | budget(f.Failover)<<ofFailover | budget(f.Evict)<<ofEvict |

@@ -361,3 +361,15 @@ func (x *search) serve(s *state, verb Verb, server int) (state, breaches) {
 	x.judge.server(&u.t.ghost, x.trans.key(u.t.content, u.t.now))
 	return u.end()
 }
+
+// standing looks where the values stand before and after a command.
+func (x *search) standing(st *stances, was, to uint32) *standing {
+	s := &standing{any: x.trans.contents[was].busy || x.trans.contents[to].busy}
+	if x.judge.form == members {
+		for k := range x.c.Clients {
+			s.before[k] = x.trans.stands(was, st[k].value)
+			s.after[k] = x.trans.stands(to, st[k].value)
+		}
+	}
+	return s
+}

@@ -1,7 +1,5 @@
 package race
 
-import "math/bits"
-
 // A table remembers a value under a key. It is a map made for the inner loop: open addressing, no
 // deletion. The zero key stands for a free slot.
 type table[K tableKey, V any] struct {
@@ -35,13 +33,6 @@ func (k word) hash() uint64 { return mix(uint64(k), 0) }
 type fingerprint uint64
 
 func (k fingerprint) hash() uint64 { return uint64(k) }
-
-// mix turns a word into one whose every bit depends on all of its. (A weaker
-// one has cost states, silently: they were taken for seen.)
-func mix(h, w uint64) uint64 {
-	hi, lo := bits.Mul64(h^w^0x9e3779b97f4a7c15, w^bits.RotateLeft64(h, 29)^0xd6e8feb86659fd93)
-	return hi ^ lo
-}
 
 func (t *table[K, V]) get(k K) (v V, ok bool) {
 	if t.n == 0 {
@@ -117,26 +108,14 @@ func room[T any](list []T, n int) []T {
 	return append(list, make([]T, max(n+1-len(list), len(list)))...)
 }
 
-// A hop is an edge, packed.
-type hop struct {
-	to   uint32
-	rest uint32 // twice the number of its results; odd: a connection was closed
-}
+// missing is the panic of a worker that asks what nobody has asked yet.
+type missing struct{}
 
-// A seen is a set of the fingerprints of states.
-type seen struct {
-	table[fingerprint, struct{}]
-	touched fingerprint // keeps fetch's loads from being left out
-}
+// frozen reports on what is known; see team.
+type frozen bool
 
-// fetch brings the slots of arrivals into the cache: the loads do not depend on
-// each other, so that the processor makes them at once.
-func (s *seen) fetch(arrivals []arrival) {
-	if len(s.slots) == 0 {
-		return
-	}
-	mask := uint64(len(s.slots) - 1)
-	for i := range arrivals {
-		s.touched += s.slots[uint64(arrivals[i].print)&mask].k
+func (f *frozen) check() {
+	if *f {
+		panic(missing{})
 	}
 }

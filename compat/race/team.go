@@ -48,18 +48,6 @@ type broke struct {
 	breaches breaches
 }
 
-// missing is the panic of a worker that asks what nobody has asked yet.
-type missing struct{}
-
-// frozen reports on what is known; see team.
-type frozen bool
-
-func (f *frozen) check() {
-	if *f {
-		panic(missing{})
-	}
-}
-
 func newTeam(x *search) *team {
 	t := &team{x: x, workers: make([]search, x.workers), asks: x.worker()}
 	for i := range t.workers {

@@ -43,9 +43,9 @@ func workersFindTheSame(t *testing.T, rest bool) {
 				continue
 			}
 			if !reflect.DeepEqual(r, alone) {
-				t.Errorf("%s: %d workers found\n%v\n%d runs, %d commands; one\n%v\n%d runs, %d commands", c.line(), workers, r, r.Runs, r.Commands, alone, alone.Runs, alone.Commands)
+				t.Errorf("%s: %d workers found\n%v\n%d runs, %d commands; one\n%v\n%d runs, %d commands", line(c), workers, r, r.Runs, r.Commands, alone, alone.Runs, alone.Commands)
 			}
 		}
-		t.Logf("%s: %v", c.line(), alone.Verdict)
+		t.Logf("%s: %v", line(c), alone.Verdict)
 	}
 }

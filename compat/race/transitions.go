@@ -34,7 +34,7 @@ type executed struct {
 // transitions remembers what the server did. It asks each thing once, of the archive, and has its own
 // numbers, which come in the order in which things were met.
 type transitions struct {
-	c        *Config
+	c        *setup
 	archive  *archive
 	shelf    *shelf
 	witness  *witness
@@ -61,7 +61,7 @@ type transitions struct {
 	log  []noted // every question, in order, if logs
 }
 
-func newTransitions(c *Config, r *replies, a *archive) (*transitions, error) {
+func newTransitions(c *setup, r *replies, a *archive) (*transitions, error) {
 	if a == nil {
 		a = newArchive()
 	}
@@ -107,7 +107,7 @@ func (t *transitions) content(id uint32) uint32 {
 // describe tells of a content all that is asked of it, with the deaths of its keys.
 func (t *transitions) describe(snap oldredis.Snapshot, deaths []int32) content {
 	entries := snap.Entries(t.witness.s)
-	ct := content{snap: snap, ends: never, busy: t.c.busy(entries), down: down(entries)}
+	ct := content{snap: snap, ends: never, busy: busy(t.c, entries), down: down(entries)}
 	for i, e := range entries {
 		if deaths[i] != never {
 			ct.deaths = append(ct.deaths, deaths[i])
@@ -234,4 +234,20 @@ func (t *transitions) renamed(n uint32, r *rename) uint32 {
 // connRenamed is what a connection is called under other names.
 func (t *transitions) connRenamed(n uint16, r *rename) uint16 {
 	return t.conn(t.ask(inquiry{what: askConn, conn: t.connID(n), rename: uint8(packed(r.to))}).conn)
+}
+
+// stands reports whether a value is on the server, dead or alive.
+func (t *transitions) stands(n uint32, value string) bool {
+	if value == "" {
+		return false
+	}
+	lease, ok := t.leases[value]
+	if !ok {
+		t.frozen.check()
+		lease = uint32(len(t.leases))
+		t.leases[value] = lease
+	}
+	return t.stood.find(pairOf(uint64(n), uint64(lease)), &t.frozen, func() bool {
+		return stands(t.contents[n].snap.Entries(t.witness.s), value)
+	})
 }

@@ -141,3 +141,30 @@ func (w *wire) Flush() error                                  { return errNoRece
 func (w *wire) Receive() (any, error)                         { return nil, errNoReceive }
 func (w *wire) ReceiveContext(context.Context) (any, error)   { return nil, errNoReceive }
 func (w *wire) ReceiveWithTimeout(time.Duration) (any, error) { return nil, errNoReceive }
+
+// Now is the client's clock, for algorithms that read it in the midst of an
+// attempt, as those of this module don't.
+func (w *wire) Now() time.Time {
+	now := w.a.now()
+	if m := &w.a.memory; m.op != opNone {
+		m.now.number(uint64(now.UnixNano()))
+	}
+	return now
+}
+
+// Received is Now, read when the reply that gave the lock is there: time passes
+// before it only where a client may be late.
+func (w *wire) Received() time.Time {
+	w.a.got = true
+	return w.a.now()
+}
+
+// Redial is what a client library does behind its user's back when its
+// connection has broken: it makes another.
+func (w *wire) Redial() redis.Conn {
+	w.Close()
+	return w.a.wire()
+}
+
+// Second is another connection of the client's pool; an error if it has one only (Config.OneConn).
+func (w *wire) Second() (redis.Conn, error) { return w.a.dial(context.Background(), "") }

@@ -9,7 +9,7 @@ import (
 
 // A witness is one real server that is put into a state and asked what happens in it.
 type witness struct {
-	c       *Config
+	c       *setup
 	archive *archive
 	s       *oldredis.Server
 	actor   *oldredis.Conn
@@ -17,7 +17,7 @@ type witness struct {
 	probe   *probe // nil: not needed yet
 }
 
-func newWitness(c *Config, a *archive) (*witness, error) {
+func newWitness(c *setup, a *archive) (*witness, error) {
 	s, err := oldredis.New(c.Server, oldredis.Options{Start: epoch})
 	if err != nil {
 		return nil, err

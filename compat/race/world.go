@@ -13,7 +13,7 @@ import (
 // that is resumed when it is its turn. It replays schedules and is the
 // oracle of the search.
 type world struct {
-	c        *Config
+	c        *setup
 	judge    *judge
 	s        *oldredis.Server
 	probe    *probe
@@ -30,7 +30,7 @@ type world struct {
 }
 
 // newWorld starts a server and the clients. close must be called.
-func newWorld(c *Config) (*world, error) {
+func newWorld(c *setup) (*world, error) {
 	s, err := oldredis.New(c.Server, oldredis.Options{Start: epoch})
 	if err != nil {
 		return nil, err
@@ -56,26 +56,6 @@ func newWorld(c *Config) (*world, error) {
 	}
 	w.judge.tidy(&w.ghost, w.stances())
 	return w, nil
-}
-
-// given runs what the server is to have run before.
-func given(c *Config, s *oldredis.Server) error {
-	conn := s.Dial()
-	defer conn.Close()
-	for _, g := range c.Given {
-		fields := strings.Fields(strings.ReplaceAll(g, "{key}", c.Key))
-		if len(fields) == 0 {
-			continue
-		}
-		args := make([]any, 0, len(fields)-1)
-		for _, f := range fields[1:] {
-			args = append(args, encode(f))
-		}
-		if _, err := conn.Do(fields[0], args...); err != nil {
-			return fmt.Errorf("race: given %q: %w", g, err)
-		}
-	}
-	return nil
 }
 
 func (w *world) close() {

@@ -7,7 +7,7 @@ import (
 
 // breachText says in a line what was broken.
 func (s *narrator) breachText(b breach) string {
-	return fmt.Sprintf(kinds[b.how].text, name(int(b.who)), name(int(b.other)), secondsOf(s.w.c.Within), s.w.c.Clients+1)
+	return fmt.Sprintf(b.how.says(), name(int(b.who)), name(int(b.other)), secondsOf(s.w.c.Within), s.w.c.Clients+1)
 }
 
 // argue writes the argument: who held what since which step, and what made it break.

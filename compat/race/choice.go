@@ -125,14 +125,6 @@ func (c Choice) String() string {
 	return "?"
 }
 
-// set says which way a clock is set, and by how much.
-func set(by time.Duration) string {
-	if by < 0 {
-		return "back by " + (-by).String()
-	}
-	return "forward by " + by.String()
-}
-
 func signed(d time.Duration) string {
 	if d < 0 {
 		return d.String()

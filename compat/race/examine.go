@@ -5,6 +5,34 @@ import (
 	"time"
 )
 
+// find searches c, with what was found out about the clients' code before. It returns the ways to break it, too.
+func find(ctx context.Context, c *setup, rs *runs) (Result, []way, error) {
+	ran := rs.ran
+	x, b, err := examine(ctx, c, rs, nil, false)
+	if err != nil {
+		return Result{}, nil, err
+	}
+	defer x.close()
+	r := x.result(b)
+	r.Runs = rs.ran - ran
+	return r, x.ways(), nil
+}
+
+// A way is a schedule that breaks an invariant.
+type way struct {
+	invariant string
+	choices   []Choice
+}
+
+// ways are the shortest ones to each breach.
+func (x *search) ways() []way {
+	var all []way
+	for _, w := range x.broken {
+		all = append(all, way{w.breach.how.invariant(), x.schedule(w)})
+	}
+	return all
+}
+
 // examine searches all there is. The search returned is to be closed.
 func examine(ctx context.Context, c *setup, rs *runs, a *archive, logs bool) (*search, bound, error) {
 	x, b, err := search1(ctx, c, rs, a, logs)
@@ -26,11 +54,6 @@ func (x *search) result(b bound) Result {
 		r.Verdict = Violated
 	}
 	return r
-}
-
-// trace replays the way to a breach, on live code.
-func (x *search) trace(w finding) (Trace, error) {
-	return retrace(x.c, w.breach.how.invariant(), x.schedule(w))
 }
 
 // search1 searches once; it returns nil if an operation that was taken to ignore the time reads it.

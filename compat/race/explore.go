@@ -2,6 +2,7 @@ package race
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -28,16 +29,12 @@ func Explore(ctx context.Context, c Config) (Result, error) {
 
 // explore is Explore with what was found out about the clients' code before.
 func explore(ctx context.Context, c *setup, rs *runs) (Result, error) {
-	ran := rs.ran
-	x, b, err := examine(ctx, c, rs, nil, false)
+	r, ways, err := find(ctx, c, rs)
 	if err != nil {
-		return Result{}, err
+		return r, err
 	}
-	defer x.close()
-	r := x.result(b)
-	r.Runs = rs.ran - ran
-	for _, w := range x.broken {
-		t, err := x.trace(w)
+	for _, w := range ways {
+		t, err := retrace(c, w)
 		if err != nil {
 			return r, err
 		}
@@ -49,18 +46,44 @@ func explore(ctx context.Context, c *setup, rs *runs) (Result, error) {
 	return r, nil
 }
 
-// retrace replays a schedule that breaks an invariant.
-func retrace(of *setup, want string, way []Choice) (Trace, error) {
+// retrace replays a way to break an invariant, on live code.
+func retrace(of *setup, w way) (Trace, error) {
 	c := *of
 	if c.Each {
-		c.Invariants = []string{want}
+		c.Invariants = []string{w.invariant}
 	}
-	t, err := replay(&c, way)
+	t, err := replay(&c, w.choices)
 	if err != nil {
 		return t, fmt.Errorf("race: the search found what the replay does not: %w", err)
 	}
-	if t.Verdict.Violated != want {
-		return t, fmt.Errorf("race: the search found %s violated and the replay %q, by %s", want, t.Verdict.Violated, t.Schedule)
+	if t.Verdict.Violated != w.invariant {
+		return t, fmt.Errorf("race: the search found %s violated and the replay %q, by %s", w.invariant, t.Verdict.Violated, t.Schedule)
 	}
 	return t, nil
+}
+
+// Replay runs the choices, step by step, on a live server, and records
+// what happens. A choice that can't be made where it stands is an error; an
+// invariant that breaks is not: the trace goes on to the end of the choices, and
+// Trace.Verdict says where it broke first.
+func Replay(c Config, choices []Choice) (Trace, error) {
+	full, err := complete(c)
+	if err != nil {
+		return Trace{}, err
+	}
+	return replay(full, choices)
+}
+
+// ReplaySchedule runs a whole line, as Schedule writes it. Its algorithms are this
+// module's, or of locks.
+func ReplaySchedule(line string, locks Locks) (Trace, error) {
+	c, choices, err := ParseSchedule(line)
+	c.Locks = locks
+	if err != nil {
+		return Trace{}, err
+	}
+	if c.Algorithm == "" {
+		return Trace{}, errors.New("race: a schedule begins with algorithm, server and clients x attempts, and a colon")
+	}
+	return Replay(c, choices)
 }

@@ -395,7 +395,7 @@ func (f *filler) fill(ctx context.Context, c *Cell) error {
 	}
 	c.States, c.Bound = p.result.States, p.result.Bound
 	for _, w := range p.ways {
-		t, err := retrace(full, w.invariant, w.choices)
+		t, err := retrace(full, w)
 		if err != nil {
 			return err
 		}

@@ -50,6 +50,9 @@ var kinds = [...]struct{ invariant, text string }{
 
 func (f breachKind) invariant() string { return kinds[f].invariant }
 
+// says is how a breach is said; see kinds.
+func (f breachKind) says() string { return kinds[f].text }
+
 // A keyState is what the server holds under the key.
 type keyState struct {
 	present bool   // in memory, dead or alive

@@ -37,6 +37,12 @@ func (locks Locks) entry(name string) (entry, bool) {
 	return entry{Lock: l}, ok
 }
 
+// shipped reports whether an algorithm is this module's.
+func shipped(name string) bool {
+	_, ok := registry()[name]
+	return ok
+}
+
 // Algorithms returns the names that Config.Algorithm takes, sorted: this
 // module's, and those of locks.
 func Algorithms(locks Locks) []string {

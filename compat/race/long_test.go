@@ -11,10 +11,8 @@ import (
 func TestLongExplorer(t *testing.T) {
 	realredis.Long(t)
 	for name, test := range map[string]func(t *testing.T, rest bool){
-		"Oracle":                oracle,
 		"PinnedPromisesTheSame": pinnedPromisesTheSame,
 		"NewerLocks":            newerLocks,
-		"WorkersFindTheSame":    workersFindTheSame,
 		"ProofsCarryOver":       func(t *testing.T, _ bool) { proofsCarryOver(t, "failover") },
 	} {
 		t.Run(name, func(t *testing.T) { test(t, true) })

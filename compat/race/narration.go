@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 )
 
 // told are the choices that are no command: what is noted of them, and why it is so.
@@ -270,3 +271,11 @@ var commandReasons = sync.OnceValue(func() map[reasonKey]string {
 		{anyPhase, "GET", ""}:                   "it reads the key",
 	}
 })
+
+// set says which way a clock is set, and by how much.
+func set(by time.Duration) string {
+	if by < 0 {
+		return "back by " + (-by).String()
+	}
+	return "forward by " + by.String()
+}

@@ -276,13 +276,13 @@ func oracle(t *testing.T, rest bool) {
 		{Algorithm: "tx:guarded/pinned+tx:classic/pinned", Attempts: 1, Ticks: 2, Extend: true, Faults: Faults{LostReplies: 1, Late: 1}},
 		{Algorithm: "getset:guarded/pinned", Attempts: 2, Ticks: 2, Keep: true, Faults: Faults{Late: -1}},
 		{Algorithm: "broken/unverified-watch", Attempts: 1, Ticks: 2, Extend: true},
-		{Algorithm: "getset:guarded", Attempts: 1, Ticks: 1, ExtendTo: both, Faults: Faults{LostReplies: 1, Late: -1}},
-		{Algorithm: "tx:guarded/pinned", Attempts: 1, Ticks: 1, ExtendTo: shorter, OneConn: true, Faults: Faults{LostReplies: 1, Late: -1}},
+		{Algorithm: "getset:guarded", Attempts: 1, Ticks: 1, ExtendTo: toBoth, Faults: Faults{LostReplies: 1, Late: -1}},
+		{Algorithm: "tx:guarded/pinned", Attempts: 1, Ticks: 1, ExtendTo: toShorter, OneConn: true, Faults: Faults{LostReplies: 1, Late: -1}},
 		{Algorithm: "tx:guarded", Attempts: 1, Extend: true, Detach: true, Faults: Faults{LostReplies: 1, Crash: true}},
 		{Algorithm: "tx:guarded/pinned", Attempts: 1, Handoff: true, StaleHandle: true, Faults: Faults{LostReplies: 1}},
 		{Algorithm: "set:lua", Server: "7.0", Attempts: 1, Ticks: 1, Batch: true, Faults: Faults{Late: -1}},
-		{Algorithm: "getset:listed", Attempts: 1, Signal: true, Given: registered, Faults: Faults{Cuts: 1}},
-		{Algorithm: "broken/keeps-the-longer-end", Attempts: 1, Ticks: 2, ExtendTo: shorter, Faults: Faults{LostReplies: 1, Late: -1}},
+		{Algorithm: "getset:listed", Attempts: 1, Signal: true, Given: someWaits, Faults: Faults{Cuts: 1}},
+		{Algorithm: "broken/keeps-the-longer-end", Attempts: 1, Ticks: 2, ExtendTo: toShorter, Faults: Faults{LostReplies: 1, Late: -1}},
 		{Algorithm: "broken/stale-handle", Attempts: 1, Handoff: true, StaleHandle: true, Faults: Faults{LostReplies: 1}},
 		{Algorithm: "tx:renamed", Attempts: 1, Faults: Faults{LateRequests: 1, Late: -1}},
 		{Algorithm: "set:lua", Server: "7.0", Attempts: 1, Faults: Faults{LateRequests: 1, Restart: 1, Late: -1}},
@@ -296,7 +296,7 @@ func oracle(t *testing.T, rest bool) {
 		}
 		t.Run(line(c), func(t *testing.T) {
 			t.Parallel()
-			c.NoSymmetry, c.Locks = true, brokenLocks()
+			c.NoSymmetry, c.Locks = true, toCatch()
 			full, err := complete(c)
 			if err != nil {
 				t.Fatal(err)

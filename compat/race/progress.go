@@ -22,6 +22,8 @@ func newProbe(c *setup) *probe {
 	return &probe{c: c, s: oldredis.MustNew(c.Server, oldredis.Options{})}
 }
 
+func (p *probe) close() { p.s.Close() }
+
 // free reports whether the client has the lock within Config.Within; of a lock
 // of readers and writers, whether either would.
 func (p *probe) free(snap oldredis.Snapshot) bool {

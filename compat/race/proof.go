@@ -12,12 +12,6 @@ type proof struct {
 	log    []noted
 }
 
-// A way is a schedule that breaks an invariant.
-type way struct {
-	invariant string
-	choices   []Choice
-}
-
 // prove searches c.
 func prove(ctx context.Context, c *setup, rs *runs, a *archive) (*proof, error) {
 	x, b, err := examine(ctx, c, rs, a, true)
@@ -25,12 +19,7 @@ func prove(ctx context.Context, c *setup, rs *runs, a *archive) (*proof, error) 
 		return nil, err
 	}
 	defer x.close()
-	p := &proof{result: x.result(b), first: x.trans.contents[0].id}
-	for _, w := range x.broken {
-		p.ways = append(p.ways, way{w.breach.how.invariant(), x.schedule(w)})
-	}
-	p.log = x.trans.log
-	return p, nil
+	return &proof{result: x.result(b), ways: x.ways(), first: x.trans.contents[0].id, log: x.trans.log}, nil
 }
 
 // holdsOn reports whether c, which differs from what was searched in its server

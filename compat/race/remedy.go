@@ -235,7 +235,7 @@ func candidates(c Config) []candidate {
 	}
 	var list []candidate
 	for _, l := range locks.All() {
-		if _, ok := registry()[l.Name]; ok && l.Flaw == "" && l.Family() != "rw" {
+		if shipped(l.Name) && l.Flaw == "" && l.Family() != "rw" {
 			list = append(list, candidate{l.Name, !l.Fences})
 		}
 	}

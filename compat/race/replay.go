@@ -2,39 +2,12 @@ package race
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
-
-// Replay runs the choices, step by step, on a live server, and records
-// what happens. A choice that can't be made where it stands is an error; an
-// invariant that breaks is not: the trace goes on to the end of the choices, and
-// Trace.Verdict says where it broke first.
-func Replay(c Config, choices []Choice) (Trace, error) {
-	full, err := complete(c)
-	if err != nil {
-		return Trace{}, err
-	}
-	return replay(full, choices)
-}
-
-// ReplaySchedule runs a whole line, as Schedule writes it. Its algorithms are this
-// module's, or of locks.
-func ReplaySchedule(line string, locks Locks) (Trace, error) {
-	c, choices, err := ParseSchedule(line)
-	c.Locks = locks
-	if err != nil {
-		return Trace{}, err
-	}
-	if c.Algorithm == "" {
-		return Trace{}, errors.New("race: a schedule begins with algorithm, server and clients x attempts, and a colon")
-	}
-	return Replay(c, choices)
-}
 
 func replay(c *setup, choices []Choice) (Trace, error) {
 	w, err := newWorld(c)

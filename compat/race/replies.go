@@ -1,9 +1,6 @@
 package race
 
 import (
-	"fmt"
-	"strconv"
-
 	"github.com/gomodule/redigo/redis"
 )
 
@@ -34,31 +31,6 @@ func (r *replies) rename(in uint32, by *rename) uint32 {
 	return r.number(mapText(r.values[in], by.text).([]any))
 }
 
-// replyKey is a string that two replies share exactly if they are equal.
-func replyKey(v any) string { return string(appendReply(make([]byte, 0, 64), v)) }
-
-func appendReply(b []byte, v any) []byte {
-	switch v := v.(type) {
-	case nil:
-		return append(b, '-')
-	case int64:
-		return strconv.AppendInt(append(b, ':'), v, 10)
-	case []byte:
-		return append(strconv.AppendInt(append(b, '$'), int64(len(v)), 10), v...)
-	case string:
-		return append(strconv.AppendInt(append(b, '+'), int64(len(v)), 10), v...)
-	case redis.Error:
-		return append(strconv.AppendInt(append(b, '!'), int64(len(v)), 10), v...)
-	case []any:
-		b = append(b, '[')
-		for _, e := range v {
-			b = append(appendReply(b, e), ' ')
-		}
-		return append(b, ']')
-	}
-	return fmt.Appendf(b, "%T%v", v, v)
-}
-
 // mapText returns v with every text in it as f has it.
 func mapText(v any, f func(string) string) any {
 	switch v := v.(type) {
@@ -80,18 +52,18 @@ func mapText(v any, f func(string) string) any {
 
 // shape is an input as it looks if one only knows which values are the
 // client's own and which are others'.
-func (r *replies) shape(client int, input uint32) uint64 {
+func (r *replies) shape(who int, input uint32) uint64 {
 	if input == inputLost || isClock(input) || input == inputWrote {
 		return uint64(input)
 	}
-	m := r.shapes[client]
+	m := r.shapes[who]
 	if m == nil {
 		m = map[uint32]uint64{}
-		r.shapes[client] = m
+		r.shapes[who] = m
 	}
 	h, ok := m[input]
 	if !ok {
-		text := replyKey(mapText(r.values[input], func(s string) string { return anonymous(s, client) }))
+		text := replyKey(mapText(r.values[input], func(s string) string { return anonymous(s, who) }))
 		h = 1 << 40
 		for _, b := range []byte(text) {
 			h = mix(h, uint64(b))

@@ -207,15 +207,15 @@ func (rs *runs) proceed(n, input uint32) played {
 
 // shape is equal for clients that differ only in who is called what.
 func (rs *runs) shape(p *played) uint64 {
-	client := p.id
+	who := p.id
 	f := fact{}
 	st := &p.stance
-	for _, n := range [...]uint64{uint64(rs.sort(client)), uint64(st.phase), uint64(st.attempt), truth(st.holds), uint64(st.until),
+	for _, n := range [...]uint64{uint64(rs.sort(who)), uint64(st.phase), uint64(st.attempt), truth(st.holds), uint64(st.until),
 		uint64(st.fence), uint64(st.asked), truth(st.lossy), truth(st.got), uint64(p.issued), uint64(p.open), truth(p.at.along), p.memory.past.shape, p.memory.now.shape} {
 		f.number(n)
 	}
-	f.text(st.value, client)
-	f.text(p.at.text(), client)
+	f.text(st.value, who)
+	f.text(p.at.text(), who)
 	return f.shape
 }
 

@@ -16,7 +16,7 @@ func workersFindTheSame(t *testing.T, rest bool) {
 	for n, c := range []Config{
 		{Algorithm: "tx:classic", Clients: 3, Attempts: 1, Ticks: 1, Faults: Faults{LostReplies: 1, Crash: true, Late: -1}},
 		{Algorithm: "tx:classic", Attempts: 1, Ticks: 3, Extend: true, Faults: Faults{LateRequests: 1, Late: -1}},
-		{Algorithm: "tx:classic", Attempts: 1, Ticks: 3, Each: true, ExtendTo: longer, Faults: Faults{LateRequests: 1, Late: -1}},
+		{Algorithm: "tx:classic", Attempts: 1, Ticks: 3, Each: true, ExtendTo: toLonger, Faults: Faults{LateRequests: 1, Late: -1}},
 		{Algorithm: "tx:classic/published", Server: "2.4", Attempts: 1, Ticks: 3, Faults: Faults{Unreaped: true, Crash: true}, Invariants: []string{"progress"}},
 		{Algorithm: "tx:classic/never", Clients: 3, Attempts: 2, Faults: Faults{Crash: true}},
 		{Algorithm: "getset:classic", Attempts: 3, Ticks: 6, Keep: true, Invariants: []string{"exclusion"}},
@@ -31,18 +31,23 @@ func workersFindTheSame(t *testing.T, rest bool) {
 			continue
 		}
 		var alone Result
+		var first []way
 		for _, workers := range []int{1, 2, 7} {
 			c.Workers = workers
-			r, err := Explore(context.Background(), c)
+			full, err := complete(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, ways, err := find(context.Background(), full, newRuns(full))
 			if err != nil {
 				t.Fatal(err)
 			}
 			r.Elapsed = 0
 			if workers == 1 {
-				alone = r
+				alone, first = r, ways
 				continue
 			}
-			if !reflect.DeepEqual(r, alone) {
+			if !reflect.DeepEqual(r, alone) || !reflect.DeepEqual(ways, first) {
 				t.Errorf("%s: %d workers found\n%v\n%d runs, %d commands; one\n%v\n%d runs, %d commands", line(c), workers, r, r.Runs, r.Commands, alone, alone.Runs, alone.Commands)
 			}
 		}

@@ -20,22 +20,22 @@ func (rs *runs) twin(n uint32) uint32 {
 	return at.twin - 1
 }
 
-// counterpart is the client's node whose twin is there; the client comes to it from n by an input.
-func (rs *runs) counterpart(client uint8, there, n, input uint32) uint32 {
+// counterpart is a client's node whose twin is there; the client comes to it from n by an input.
+func (rs *runs) counterpart(who uint8, there, n, input uint32) uint32 {
 	node := rs.nodes[there]
 	if node.orphan {
-		return rs.roots[client][node.attempt]
+		return rs.roots[who][node.attempt]
 	}
-	to, ok := rs.twins[[2]uint32{uint32(client), there}]
+	to, ok := rs.twins[[2]uint32{uint32(who), there}]
 	if !ok {
-		node.twin, node.client, node.parent, node.input = 1+there, client, n, input
-		swap := rs.swap(client)
+		node.twin, node.client, node.parent, node.input = 1+there, who, n, input
+		swap := rs.swap(who)
 		node.value = swap.text(node.value)
 		if node.kind == sends {
 			node.req = rs.request(swap.request(rs.requests[node.req]))
 		}
 		to = rs.add(node)
-		rs.twins[[2]uint32{uint32(client), there}] = to
+		rs.twins[[2]uint32{uint32(who), there}] = to
 	}
 	return to
 }

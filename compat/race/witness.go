@@ -28,7 +28,7 @@ func newWitness(c *setup, a *archive) (*witness, error) {
 func (w *witness) close() {
 	w.s.Close()
 	if w.probe != nil {
-		w.probe.s.Close()
+		w.probe.close()
 	}
 }
 

@@ -64,7 +64,7 @@ func (w *world) close() {
 	}
 	w.s.Close()
 	if w.probe != nil {
-		w.probe.s.Close()
+		w.probe.close()
 	}
 }
 

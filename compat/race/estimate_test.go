@@ -3,6 +3,8 @@ package race
 import (
 	"context"
 	"testing"
+
+	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
 )
 
 // Once half of the states are found, it is known roughly how many there are.
@@ -21,15 +23,15 @@ func TestHowManyAreLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s := seen[0]; s.Left != -1 {
-			t.Errorf("%s: %d states are left from the first", line(c), s.Left)
+			t.Errorf("%s: %d states are left from the first", plan.Line(c), s.Left)
 		}
 		for _, s := range seen {
 			if guess := s.States + s.Left; 2*s.States >= r.States && (s.Left < 0 || 2*guess > 3*r.States || 3*guess < 2*r.States) {
-				t.Errorf("%s: with %d of %d states found, %d are left", line(c), s.States, r.States, s.Left)
+				t.Errorf("%s: with %d of %d states found, %d are left", plan.Line(c), s.States, r.States, s.Left)
 			}
 		}
 		if s := seen[len(seen)-1]; s.Left > r.States/100 {
-			t.Errorf("%s: in the end %d states are left of %d", line(c), s.Left, r.States)
+			t.Errorf("%s: in the end %d states are left of %d", plan.Line(c), s.Left, r.States)
 		}
 	}
 }

@@ -4,6 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/setnxlock/setnxlock/compat/race/internal/client"
+	"github.com/setnxlock/setnxlock/compat/race/internal/live"
+	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
+	"github.com/setnxlock/setnxlock/compat/race/internal/search"
 )
 
 // Explore runs every schedule of c, breadth-first, and returns the first that breaks an invariant,
@@ -17,19 +22,19 @@ import (
 //
 // A lock that refuses the server is an error: exploring it would show nothing.
 func Explore(ctx context.Context, c Config) (Result, error) {
-	full, err := complete(c)
+	full, err := plan.Complete(c)
 	if err != nil {
 		return Result{}, err
 	}
-	if err := refuses(full); err != nil {
+	if err := client.Refuses(full); err != nil {
 		return Result{}, err
 	}
-	return explore(ctx, full, newRuns(full))
+	return explore(ctx, full, search.NewRuns(full))
 }
 
 // explore is Explore with what was found out about the clients' code before.
-func explore(ctx context.Context, c *setup, rs *runs) (Result, error) {
-	r, ways, err := find(ctx, c, rs)
+func explore(ctx context.Context, c *plan.Setup, rs *search.Runs) (Result, error) {
+	r, ways, err := search.Find(ctx, c, rs)
 	if err != nil {
 		return r, err
 	}
@@ -47,17 +52,17 @@ func explore(ctx context.Context, c *setup, rs *runs) (Result, error) {
 }
 
 // retrace replays a way to break an invariant, on live code.
-func retrace(of *setup, w way) (Trace, error) {
+func retrace(of *plan.Setup, w search.Way) (Trace, error) {
 	c := *of
 	if c.Each {
-		c.Invariants = []string{w.invariant}
+		c.Invariants = []string{w.Invariant}
 	}
-	t, err := replay(&c, w.choices)
+	t, err := live.Replay(&c, w.Choices)
 	if err != nil {
 		return t, fmt.Errorf("race: the search found what the replay does not: %w", err)
 	}
-	if t.Verdict.Violated != w.invariant {
-		return t, fmt.Errorf("race: the search found %s violated and the replay %q, by %s", w.invariant, t.Verdict.Violated, t.Schedule)
+	if t.Verdict.Violated != w.Invariant {
+		return t, fmt.Errorf("race: the search found %s violated and the replay %q, by %s", w.Invariant, t.Verdict.Violated, t.Schedule)
 	}
 	return t, nil
 }
@@ -67,11 +72,11 @@ func retrace(of *setup, w way) (Trace, error) {
 // invariant that breaks is not: the trace goes on to the end of the choices, and
 // Trace.Verdict says where it broke first.
 func Replay(c Config, choices []Choice) (Trace, error) {
-	full, err := complete(c)
+	full, err := plan.Complete(c)
 	if err != nil {
 		return Trace{}, err
 	}
-	return replay(full, choices)
+	return live.Replay(full, choices)
 }
 
 // ReplaySchedule runs a whole line, as Schedule writes it. Its algorithms are this

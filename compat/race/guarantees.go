@@ -13,6 +13,9 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/compat/race/internal/client"
+	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
+	"github.com/setnxlock/setnxlock/compat/race/internal/search"
 )
 
 // A Matrix says what every algorithm of this module promises on every server under every fault.
@@ -56,7 +59,7 @@ func (c Cell) Holds() bool { return c.Refused == "" && c.Bound == "" && len(c.Br
 type Fault struct {
 	Name string
 	Says string
-	set  func(*setup)
+	set  func(*plan.Setup)
 
 	// among says on how many servers it can happen: one of several, or the only
 	// one there is.
@@ -66,7 +69,7 @@ type Fault struct {
 
 	// only says whom else it befalls; nil: all. wide: with three clients it is
 	// explored on the newest server alone, for what that costs, and never with four.
-	only func(entry) bool
+	only func(plan.Entry) bool
 	wide bool
 }
 
@@ -86,8 +89,8 @@ func AllFaults() []Fault { return slices.Clone(faults) }
 func FaultsOf(algorithm string) []Fault {
 	c := Cell{Algorithm: algorithm, Clients: 2}.setup()
 	return slices.DeleteFunc(AllFaults(), func(x Fault) bool {
-		return x.among == one && c.servers() > 0 || x.among == several && c.servers() == 0 || x.fenced && c.entry(0).nofence ||
-			x.only != nil && !x.only(c.entry(0))
+		return x.among == one && c.Servers() > 0 || x.among == several && c.Servers() == 0 || x.fenced && c.Entry(0).NoFence ||
+			x.only != nil && !x.only(c.Entry(0))
 	})
 }
 
@@ -98,11 +101,11 @@ func (x Fault) Bounds() []string {
 	everywhere := clientsOf(example, "", x.Name)
 	for _, clients := range clientsOf(example, newest, x.Name) {
 		c := Cell{Algorithm: example, Server: newest, Fault: x.Name, Clients: clients}.Config()
-		full, err := complete(c)
+		full, err := plan.Complete(c)
 		if err != nil {
 			continue
 		}
-		bounds := full.bounds()
+		bounds := full.Bounds()
 		if !slices.Contains(everywhere, clients) {
 			bounds += ", on " + newest + " alone"
 		}
@@ -122,69 +125,71 @@ func exampleOf(x Fault) string {
 }
 
 var faults = []Fault{
-	{Name: "none", Says: "nothing goes wrong but that time passes", set: func(*setup) {}},
-	{Name: "crash", Says: "clients die for good, anywhere", set: func(c *setup) { c.Faults.Crash = true }},
-	{Name: "lost reply", Says: "one answer never comes", set: func(c *setup) { c.Faults.LostReplies = 1 }},
-	{Name: "two lost replies", Says: "two answers never come", wide: true, only: onOneServer, set: func(c *setup) { c.Faults.LostReplies, c.Attempts = 2, 1 }},
-	{Name: "lost request", Says: "one write never arrives", set: func(c *setup) { c.Faults.LostRequests = 1 }},
-	{Name: "cut", Says: "the connection breaks once between two commands of one write", set: func(c *setup) { c.Faults.Cuts = 1 }},
-	{Name: "refused", Says: "the server refuses one command that writes; before 2.6.5 the rest of its transaction runs", set: func(c *setup) { c.Faults.Refusals = 1 }},
-	{Name: "late", Says: "a client stops twice between reading its clock and what it does on it", set: func(c *setup) { c.Faults.Late = 2 }},
-	{Name: "unreaped", Says: "expired keys may still be in memory", set: func(c *setup) { c.Faults.Unreaped = true }},
-	{Name: "skew", Says: "one clock is 3 s fast", set: func(c *setup) { c.Skew = []time.Duration{0, 3 * time.Second} }},
-	{Name: "restart", Says: "the server, or one of several, restarts empty, once", set: func(c *setup) { c.Faults.Restart = 1 }},
-	{Name: "failover", Says: "a replica takes over that lacks the last write", set: func(c *setup) { c.Faults.Failover = 1 }, among: one},
-	{Name: "server down", Says: "one of several servers answers no more, and clients die", set: func(c *setup) { c.Faults.Down, c.Faults.Crash = 1, true }, among: several},
-	{Name: "evict", Says: "the server, or one of several, drops the key, once", set: func(c *setup) { c.Faults.Evict = 1 }},
-	{Name: "pause", Says: "a holder stops and writes late, without a fence", set: func(c *setup) { c.Write = true; c.Attempts = 1 }},
-	{Name: "pause, fenced", Says: "a holder stops and writes late, with a fence", set: func(c *setup) { c.Write, c.Fence = true, true; c.Attempts = 1 }, fenced: true},
-	{Name: "no release", Says: "holders release nothing, and their leases run out", set: func(c *setup) {
+	{Name: "none", Says: "nothing goes wrong but that time passes", set: func(*plan.Setup) {}},
+	{Name: "crash", Says: "clients die for good, anywhere", set: func(c *plan.Setup) { c.Faults.Crash = true }},
+	{Name: "lost reply", Says: "one answer never comes", set: func(c *plan.Setup) { c.Faults.LostReplies = 1 }},
+	{Name: "two lost replies", Says: "two answers never come", wide: true, only: onOneServer, set: func(c *plan.Setup) { c.Faults.LostReplies, c.Attempts = 2, 1 }},
+	{Name: "lost request", Says: "one write never arrives", set: func(c *plan.Setup) { c.Faults.LostRequests = 1 }},
+	{Name: "cut", Says: "the connection breaks once between two commands of one write", set: func(c *plan.Setup) { c.Faults.Cuts = 1 }},
+	{Name: "refused", Says: "the server refuses one command that writes; before 2.6.5 the rest of its transaction runs", set: func(c *plan.Setup) { c.Faults.Refusals = 1 }},
+	{Name: "late", Says: "a client stops twice between reading its clock and what it does on it", set: func(c *plan.Setup) { c.Faults.Late = 2 }},
+	{Name: "unreaped", Says: "expired keys may still be in memory", set: func(c *plan.Setup) { c.Faults.Unreaped = true }},
+	{Name: "skew", Says: "one clock is 3 s fast", set: func(c *plan.Setup) { c.Skew = []time.Duration{0, 3 * time.Second} }},
+	{Name: "restart", Says: "the server, or one of several, restarts empty, once", set: func(c *plan.Setup) { c.Faults.Restart = 1 }},
+	{Name: "failover", Says: "a replica takes over that lacks the last write", set: func(c *plan.Setup) { c.Faults.Failover = 1 }, among: one},
+	{Name: "server down", Says: "one of several servers answers no more, and clients die", set: func(c *plan.Setup) { c.Faults.Down, c.Faults.Crash = 1, true }, among: several},
+	{Name: "evict", Says: "the server, or one of several, drops the key, once", set: func(c *plan.Setup) { c.Faults.Evict = 1 }},
+	{Name: "pause", Says: "a holder stops and writes late, without a fence", set: func(c *plan.Setup) { c.Write = true; c.Attempts = 1 }},
+	{Name: "pause, fenced", Says: "a holder stops and writes late, with a fence", set: func(c *plan.Setup) { c.Write, c.Fence = true, true; c.Attempts = 1 }, fenced: true},
+	{Name: "no release", Says: "holders release nothing, and their leases run out", set: func(c *plan.Setup) {
 		c.Keep = true
-		if c.Clients == 2 && c.form() != oneKey {
+		if c.Clients == 2 && c.Form() != plan.OneKey {
 			c.Ticks = 2 * lifetime(c.Algorithm)
 		} else if c.Clients == 2 { // a second takeover, and a client that was late for the first
 			c.Attempts, c.Ticks = 3, 2*lifetime(c.Algorithm)
 		}
 	}},
-	{Name: "renewal", Says: "each holder extends once", set: func(c *setup) { c.Extend = true; c.Attempts = 1 }},
-	{Name: "hand-off", Says: "each holder hands the lock off once, to the next in its process, with a new fence if there are any", set: func(c *setup) {
-		c.Handoff, c.Attempts, c.Fence = true, 1, !c.entry(0).nofence
+	{Name: "renewal", Says: "each holder extends once", set: func(c *plan.Setup) { c.Extend = true; c.Attempts = 1 }},
+	{Name: "hand-off", Says: "each holder hands the lock off once, to the next in its process, with a new fence if there are any", set: func(c *plan.Setup) {
+		c.Handoff, c.Attempts, c.Fence = true, 1, !c.Entry(0).NoFence
 	}},
 	{Name: "shorter lease", Says: "each holder extends once, to a fifth of its lease, and one answer never comes", wide: true, only: onOneServer,
-		set: func(c *setup) { c.ExtendTo, c.Faults.LostReplies, c.Attempts = []time.Duration{2 * time.Second}, 1, 1 }},
+		set: func(c *plan.Setup) {
+			c.ExtendTo, c.Faults.LostReplies, c.Attempts = []time.Duration{2 * time.Second}, 1, 1
+		}},
 	{Name: "longer lease", Says: "each holder extends once, to twice its lease, and one answer never comes", wide: true, only: onOneServer,
-		set: func(c *setup) {
+		set: func(c *plan.Setup) {
 			c.ExtendTo, c.Faults.LostReplies, c.Attempts = []time.Duration{20 * time.Second}, 1, 1
 		}},
 	{Name: "detached", Says: "each holder extends once and detaches the lock, the handle is adopted, and one answer never comes", wide: true, only: onOneServer,
-		set: func(c *setup) { c.Extend, c.Detach, c.Faults.LostReplies, c.Attempts = true, true, 1, 1 }},
+		set: func(c *plan.Setup) { c.Extend, c.Detach, c.Faults.LostReplies, c.Attempts = true, true, 1, 1 }},
 	{Name: "old handle", Says: "each holder gives a handle away and hands the lock off, the handle's owner tries to release it, and one answer never comes",
-		wide: true, only: func(e entry) bool { return onOneServer(e) && !e.Among },
-		set: func(c *setup) { c.Handoff, c.StaleHandle, c.Faults.LostReplies, c.Attempts = true, true, 1, 1 }},
+		wide: true, only: func(e plan.Entry) bool { return onOneServer(e) && !e.Among },
+		set: func(c *plan.Setup) { c.Handoff, c.StaleHandle, c.Faults.LostReplies, c.Attempts = true, true, 1, 1 }},
 	{Name: "batch", Says: "each holder has a second lock, both are renewed in one write, and one answer never comes",
-		wide: true, only: func(e entry) bool { return e.form == oneKey && e.pinned == 0 },
-		set: func(c *setup) { c.Batch, c.Faults.LostReplies, c.Attempts, c.Ticks = true, 1, 1, min(c.Ticks, 3) }},
+		wide: true, only: func(e plan.Entry) bool { return e.Form == plan.OneKey && e.Pinned == 0 },
+		set: func(c *plan.Setup) { c.Batch, c.Faults.LostReplies, c.Attempts, c.Ticks = true, 1, 1, min(c.Ticks, 3) }},
 	{Name: "wake-up", Says: "a client elsewhere waits, each release wakes it, and the connection breaks once between two commands of one write",
-		wide: true, only: func(e entry) bool { return e.form == oneKey },
-		set: func(c *setup) {
+		wide: true, only: func(e plan.Entry) bool { return e.Form == plan.OneKey },
+		set: func(c *plan.Setup) {
 			c.Signal, c.Faults.Cuts, c.Attempts = true, 1, 1
-			c.Given = []string{"LPUSH " + protocol.Aux(defaultKey, "waiters") + " waiter"}
+			c.Given = []string{"LPUSH " + protocol.Aux(plan.DefaultKey, "waiters") + " waiter"}
 		}},
 	{Name: "one connection", Says: "a client has no second connection, each holder extends once, and one answer never comes",
-		wide: true, only: func(e entry) bool { return e.pinned > 0 },
-		set: func(c *setup) { c.OneConn, c.Extend, c.Faults.LostReplies, c.Attempts = true, true, 1, 1 }},
+		wide: true, only: func(e plan.Entry) bool { return e.Pinned > 0 },
+		set: func(c *plan.Setup) { c.OneConn, c.Extend, c.Faults.LostReplies, c.Attempts = true, true, 1, 1 }},
 	{Name: "downgrade", Says: "each writer goes on as a reader, and one answer never comes", only: takesTurns,
-		set: func(c *setup) { c.Downgrade, c.Faults.LostReplies, c.Attempts = true, 1, 1 }},
+		set: func(c *plan.Setup) { c.Downgrade, c.Faults.LostReplies, c.Attempts = true, 1, 1 }},
 	{Name: "waiting", Says: "clients that were refused wait and ask again, and no time passes", only: takesTurns,
-		set: func(c *setup) { c.Wait, c.Attempts, c.Ticks = true, 4, 0 }},
+		set: func(c *plan.Setup) { c.Wait, c.Attempts, c.Ticks = true, 4, 0 }},
 	{Name: "late request", Says: "each holder extends once, and one write arrives only after its connection was given up, at any later time",
-		wide: true, only: func(e entry) bool { return e.form == oneKey },
-		set: func(c *setup) { c.Extend, c.Faults.LateRequests, c.Attempts = true, 1, 1 }},
+		wide: true, only: func(e plan.Entry) bool { return e.Form == plan.OneKey },
+		set: func(c *plan.Setup) { c.Extend, c.Faults.LateRequests, c.Attempts = true, 1, 1 }},
 }
 
-func takesTurns(e entry) bool { return e.turns }
+func takesTurns(e plan.Entry) bool { return e.Turns }
 
-func onOneServer(e entry) bool { return e.form != quorum }
+func onOneServer(e plan.Entry) bool { return e.Form != plan.Quorum }
 
 // Guaranteed returns the algorithms of the matrix, in order. If the name has a plus sign, the first
 // client runs the first algorithm, the second the second, and a third client the first again.
@@ -199,10 +204,10 @@ func Guaranteed() []string {
 // or servers, which take long, only on the first and the last that they don't
 // refuse, and one that they do.
 func serversOf(algorithm string) []string {
-	switch c := (Cell{Algorithm: algorithm, Clients: 2}).setup(); c.form() {
-	case members:
+	switch c := (Cell{Algorithm: algorithm, Clients: 2}).setup(); c.Form() {
+	case plan.Members:
 		return []string{"2.0", "2.2", "7.0"}
-	case quorum:
+	case plan.Quorum:
 		return []string{"2.6", "7.0"}
 	}
 	return append(oldredis.Versions(), oldredis.Profiles()...)
@@ -218,11 +223,11 @@ func clientsOf(algorithm, server, fault string) []int {
 	wide := slices.ContainsFunc(faults, func(x Fault) bool { return x.Name == fault && x.wide })
 	most := server == newest && algorithm != "getset:guarded/margin"
 	switch c := (Cell{Algorithm: algorithm, Fault: fault, Clients: 2}).setup(); {
-	case c.form() == quorum, wide && (c.form() == members || !most):
+	case c.Form() == plan.Quorum, wide && (c.Form() == plan.Members || !most):
 		return []int{2}
-	case c.form() == members && c.happens():
+	case c.Form() == plan.Members && c.Happens():
 		return []int{3}
-	case c.form() == oneKey && most && !wide:
+	case c.Form() == plan.OneKey && most && !wide:
 		return []int{2, 3, 4}
 	}
 	return []int{2, 3}
@@ -261,7 +266,7 @@ func Guarantees(ctx context.Context, seen func(Cell)) (Matrix, error) {
 	}
 	type job struct {
 		list    []*Cell
-		archive *archive
+		archive *search.Archive
 	}
 	next := make(chan job)
 	for range runtime.GOMAXPROCS(0) {
@@ -273,11 +278,11 @@ func Guarantees(ctx context.Context, seen func(Cell)) (Matrix, error) {
 			}
 		})
 	}
-	var a *archive // of the family
+	var a *search.Archive // of the family
 	family := ""
 	for _, list := range m.alike() {
 		if f := list[0].family(); a == nil || f != family {
-			a, family = newArchive(), f
+			a, family = search.NewArchive(), f
 		}
 		next <- job{list, a}
 	}
@@ -315,7 +320,7 @@ func (c *Cell) family() string {
 }
 
 // fill computes cells whose clients run the same code.
-func fill(ctx context.Context, list []*Cell, a *archive, seen func(*Cell)) error {
+func fill(ctx context.Context, list []*Cell, a *search.Archive, seen func(*Cell)) error {
 	f := filler{archive: a}
 	for _, c := range list {
 		began := time.Now()
@@ -331,16 +336,16 @@ func fill(ctx context.Context, list []*Cell, a *archive, seen func(*Cell)) error
 // A filler remembers from cell to cell what the clients' code does, and what
 // was proved under each fault.
 type filler struct {
-	rs      *runs
-	proofs  map[string][]*proof
-	archive *archive // nil: nothing is known from others' cells
+	rs      *search.Runs
+	proofs  map[string][]*search.Proof
+	archive *search.Archive // nil: nothing is known from others' cells
 }
 
 // Config returns the configuration that a cell stands for.
 func (c Cell) Config() Config { return c.setup().Config }
 
-func (c Cell) setup() *setup {
-	cfg := &setup{Config: Config{Algorithm: c.Algorithm, Server: c.Server, Clients: c.Clients, Attempts: 2, Faults: Faults{Late: -1}}}
+func (c Cell) setup() *plan.Setup {
+	cfg := &plan.Setup{Config: Config{Algorithm: c.Algorithm, Server: c.Server, Clients: c.Clients, Attempts: 2, Faults: Faults{Late: -1}}}
 	if c.Clients >= 3 {
 		cfg.Attempts = 1
 		if first, _, several := strings.Cut(c.Algorithm, "+"); several {
@@ -353,7 +358,7 @@ func (c Cell) setup() *setup {
 			x.set(cfg)
 		}
 	}
-	if cfg.form() == quorum && cfg.happens() {
+	if cfg.Form() == plan.Quorum && cfg.Happens() {
 		cfg.Attempts = 1
 	}
 	if reads, writes, ok := strings.Cut(c.Algorithm, "+"); ok && cfg.Write { // two who write
@@ -381,49 +386,49 @@ func lifetime(algorithm string) int {
 func (f *filler) fill(ctx context.Context, c *Cell) error {
 	cfg := c.Config()
 	cfg.Each = true
-	full, err := complete(cfg)
+	full, err := plan.Complete(cfg)
 	if err != nil {
 		return err
 	}
-	c.Bounds = full.bounds()
-	if c.Refused, err = refusal(full); c.Refused != "" || err != nil {
+	c.Bounds = full.Bounds()
+	if c.Refused, err = client.Refusal(full); c.Refused != "" || err != nil {
 		return err
 	}
 	p, err := f.proof(ctx, full, c.Fault)
 	if err != nil {
 		return err
 	}
-	c.States, c.Bound = p.result.States, p.result.Bound
-	for _, w := range p.ways {
+	c.States, c.Bound = p.Result.States, p.Result.Bound
+	for _, w := range p.Ways {
 		t, err := retrace(full, w)
 		if err != nil {
 			return err
 		}
 		at := t.Events[t.Verdict.Step-1]
-		c.Breaks = append(c.Breaks, Break{Invariant: w.invariant, Steps: len(t.Events), Schedule: t.Schedule, Text: at.Violation.Text})
+		c.Breaks = append(c.Breaks, Break{Invariant: w.Invariant, Steps: len(t.Events), Schedule: t.Schedule, Text: at.Violation.Text})
 	}
 	return nil
 }
 
 // proof finds one that holds for c, or searches.
-func (f *filler) proof(ctx context.Context, c *setup, fault string) (*proof, error) {
+func (f *filler) proof(ctx context.Context, c *plan.Setup, fault string) (*search.Proof, error) {
 	if f.archive == nil {
-		f.archive = newArchive()
+		f.archive = search.NewArchive()
 	}
 	for _, p := range f.proofs[fault] {
-		if ok, err := p.holdsOn(c, f.archive); ok || err != nil {
+		if ok, err := p.HoldsOn(c, f.archive); ok || err != nil {
 			return p, err
 		}
 	}
 	if f.rs == nil {
-		f.rs = newRuns(c)
+		f.rs = search.NewRuns(c)
 	}
-	p, err := prove(ctx, c, f.rs, f.archive)
+	p, err := search.Prove(ctx, c, f.rs, f.archive)
 	if err != nil {
 		return nil, err
 	}
 	if f.proofs == nil {
-		f.proofs = map[string][]*proof{}
+		f.proofs = map[string][]*search.Proof{}
 	}
 	f.proofs[fault] = append(f.proofs[fault], p)
 	return p, nil

@@ -3,6 +3,8 @@ package race
 import (
 	"slices"
 	"testing"
+
+	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
 )
 
 // A lock on a pinned connection promises what the same lock promises without
@@ -10,7 +12,7 @@ import (
 func TestPinnedPromisesTheSame(t *testing.T) { pinnedPromisesTheSame(t, false) }
 
 func pinnedPromisesTheSame(t *testing.T, rest bool) {
-	for _, name := range pinnable {
+	for _, name := range plan.Pinnable {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			servers := []string{"2.0", "2.4"}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/compat/race/internal/search"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -110,7 +111,7 @@ func TestUnfitCodeIsNoticed(t *testing.T) {
 func TestProofsCarryOver(t *testing.T) { proofsCarryOver(t, "unreaped") }
 
 func proofsCarryOver(t *testing.T, fault string) {
-	f := filler{archive: newArchive()}
+	f := filler{archive: search.NewArchive()}
 	for _, v := range []string{"2.2", "2.4", "2.6", "2.6.12", "2.8", "7.0"} {
 		c := Cell{Algorithm: "tx:classic/published", Server: v, Fault: fault, Clients: 2}
 		if err := f.fill(context.Background(), &c); err != nil {

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/locks"
+	"github.com/setnxlock/setnxlock/compat/race/internal/client"
+	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
+	"github.com/setnxlock/setnxlock/compat/race/internal/search"
 )
 
 // A Remedy is what helps against a violation, found by exploring: which faults of the schedule are
@@ -54,11 +57,11 @@ func Remedies(ctx context.Context, t Trace, known Locks) (Remedy, error) {
 	}
 	c.MaxStates = remedyStates
 	r := Remedy{Invariant: t.Verdict.Violated, Algorithm: c.Algorithm, Server: cmp.Or(c.Server, "2.4")}
-	full, err := complete(c)
+	full, err := plan.Complete(c)
 	if err != nil {
 		return r, err
 	}
-	r.Bounds = full.bounds()
+	r.Bounds = full.Bounds()
 	if how, err := verdictOf(ctx, c); err != nil {
 		return r, err
 	} else if how != Violated {
@@ -168,7 +171,7 @@ func take(n *int) bool {
 
 // survivors has the other locks explored under the same faults.
 func (r *Remedy) survivors(ctx context.Context, c Config) error {
-	if of := (&setup{Config: c}); of.form() == quorum || c.Faults.Failover > 0 {
+	if of := (&plan.Setup{Config: c}); of.Form() == plan.Quorum || c.Faults.Failover > 0 {
 		// What befalls one of several servers befalls no other lock. A replica lacks one write here: a
 		// lock that has written twice by then survives that, and not one that lacks two.
 		return nil
@@ -182,14 +185,14 @@ func (r *Remedy) survivors(ctx context.Context, c Config) error {
 		if other.Ticks > 0 { // enough of them for a lease of this lock to run out
 			other.Ticks = min(max(other.Ticks, lifetime(name)+1), 15)
 		}
-		full, err := complete(other)
+		full, err := plan.Complete(other)
 		if err != nil {
 			return nil // a row that is not for it
 		}
-		if refused, err := refusal(full); refused != "" || err != nil {
+		if refused, err := client.Refusal(full); refused != "" || err != nil {
 			return err
 		}
-		switch found, err := explore(ctx, full, newRuns(full)); {
+		switch found, err := explore(ctx, full, search.NewRuns(full)); {
 		case err != nil:
 			return err
 		case found.Verdict == Safe:
@@ -230,12 +233,12 @@ type candidate struct {
 // candidates are the locks of the table that are of the same kind, in its order: those that are for
 // use and have no known flaw.
 func candidates(c Config) []candidate {
-	if of := (&setup{Config: c}); of.form() == members {
+	if of := (&plan.Setup{Config: c}); of.Form() == plan.Members {
 		return []candidate{{"rw:read+rw:write", false}}
 	}
 	var list []candidate
 	for _, l := range locks.All() {
-		if shipped(l.Name) && l.Flaw == "" && l.Family() != "rw" {
+		if plan.Shipped(l.Name) && l.Flaw == "" && l.Family() != "rw" {
 			list = append(list, candidate{l.Name, !l.Fences})
 		}
 	}

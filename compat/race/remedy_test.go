@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
 )
 
 // What helps is derived from the run: leave out the restart, and the lock holds; a lock that
@@ -28,7 +30,7 @@ func TestRemedies(t *testing.T) {
 	} {
 		found := explored(t, c.Config)
 		if found.Trace == nil {
-			t.Errorf("%s: %v", line(c.Config), found)
+			t.Errorf("%s: %v", plan.Line(c.Config), found)
 			continue
 		}
 		trace := *found.Trace

@@ -10,6 +10,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
 )
 
 // explored explores c and fails if there was no room.
@@ -23,11 +24,11 @@ func explored(t testing.TB, c Config) Result {
 	if r.Verdict == BoundReached {
 		t.Fatalf("no room for more %s", r.Bound)
 	}
-	t.Logf("%s: %d states, %v", line(c), r.States, r.Elapsed)
+	t.Logf("%s: %d states, %v", plan.Line(c), r.States, r.Elapsed)
 	return r
 }
 
-var registered = []string{"LPUSH " + protocol.Aux(defaultKey, "waiters") + " waiter"}
+var registered = []string{"LPUSH " + protocol.Aux(plan.DefaultKey, "waiters") + " waiter"}
 
 var (
 	shorter = []time.Duration{2 * time.Second}
@@ -143,19 +144,19 @@ func TestLateRequests(t *testing.T) {
 			c.Server = "7.0"
 		}
 		if r := explored(t, c); r.Verdict != Safe {
-			t.Errorf("%s: %v", line(c), r)
+			t.Errorf("%s: %v", plan.Line(c), r)
 		}
 	}
 	c := late
 	c.Algorithm, c.Invariants = "tx:classic", []string{"ownership"}
 	if r := explored(t, c); r.Verdict != Violated || len(r.Trace.Events) != 12 {
-		t.Errorf("%s: %v, want ownership violated in 12 steps", line(c), r)
+		t.Errorf("%s: %v, want ownership violated in 12 steps", plan.Line(c), r)
 	} else if again, err := ReplaySchedule(r.Trace.Schedule, nil); err != nil || again.Verdict != r.Trace.Verdict {
 		t.Errorf("%s: replayed as %+v, %v", r.Trace.Schedule, again.Verdict, err)
 	}
 	c.Faults = Faults{LostRequests: 1, LostReplies: 1, Late: -1}
 	if r := explored(t, c); r.Verdict != Safe {
-		t.Errorf("%s: %v: then this test shows nothing", line(c), r)
+		t.Errorf("%s: %v: then this test shows nothing", plan.Line(c), r)
 	}
 }
 
@@ -166,7 +167,7 @@ func TestRefusedByOwnLateRequest(t *testing.T) {
 		for attempts := 1; attempts <= 2; attempts++ {
 			c := Config{Algorithm: name, Server: "7.0", Attempts: attempts, Ticks: 1, Faults: Faults{LateRequests: 1, Late: -1}, Invariants: []string{"accuracy"}}
 			if r := explored(t, c); r.Verdict != Safe {
-				t.Errorf("%s: %v", line(c), r)
+				t.Errorf("%s: %v", plan.Line(c), r)
 			}
 		}
 	}
@@ -204,7 +205,7 @@ func TestLongLockerHolds(t *testing.T) {
 			r := explored(t, c)
 			if r.Verdict != Safe {
 				for _, b := range r.Breaks {
-					t.Errorf("%s: %s: %s", line(c), b.Verdict.Violated, b.ReplayLine())
+					t.Errorf("%s: %s: %s", plan.Line(c), b.Verdict.Violated, b.ReplayLine())
 				}
 			}
 		}
@@ -263,7 +264,7 @@ func newerLocks(t *testing.T, rest bool) {
 			steps = len(r.Trace.Events)
 		}
 		if steps != c.steps {
-			t.Errorf("%s: %v; want it to break in %d steps", line(c.Config), r, c.steps)
+			t.Errorf("%s: %v; want it to break in %d steps", plan.Line(c.Config), r, c.steps)
 		}
 	}
 }
@@ -319,7 +320,7 @@ func TestStatesArePinned(t *testing.T) {
 	} {
 		r := explored(t, c.Config)
 		if r.States != c.states {
-			t.Errorf("%s: %d states, pinned at %d: if you know why, pin it anew", line(c.Config), r.States, c.states)
+			t.Errorf("%s: %d states, pinned at %d: if you know why, pin it anew", plan.Line(c.Config), r.States, c.states)
 		}
 	}
 }

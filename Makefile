@@ -83,8 +83,8 @@ race:
 
 ## race-all: every package under it, one at a time: real servers have to answer beside it; of the explorer and its command, which are slow under it and run on one goroutine, a part; not the bench, which measures
 race-all:
-	$(GO) test -race -p 1 -timeout 30m -skip 'TestScripts/race' $$($(GO) list ./... | grep -v '/compat/race$$')
-	$(GO) test -race -timeout 30m -run 'Around|ArePinned|Broken|Schedule|JSON' ./compat/race
+	$(GO) test -race -p 1 -timeout 30m -skip 'TestScripts/race' $$($(GO) list ./... | grep -vE '/compat/race/internal/(explore|search)$$')
+	$(GO) test -race -timeout 30m -run 'ArePinned|Broken' ./compat/race/internal/explore
 	@set -e; for m in $(filter-out bench,$(MODULES)); do (cd $$m && $(GO) test -race -p 1 -timeout 30m ./...); done
 
 ## interop: against the real clients of other languages, from npm, PyPI, Maven Central and Debian; writes docs/interop.md
@@ -158,7 +158,7 @@ platforms:
 	done
 	@echo js/wasm
 	@GOOS=js GOARCH=wasm $(GO) build ./compat/race/... ./compat/oldredis/...
-	@GOOS=js GOARCH=wasm $(GO) vet ./compat/race ./compat/race/catalogue/... ./compat/oldredis # not view: a browser writes no pages
+	@GOOS=js GOARCH=wasm $(GO) vet ./compat/race ./compat/race/internal/... ./compat/race/catalogue/... ./compat/oldredis # not view: a browser writes no pages
 
 ## snapshot: what .goreleaser.yaml makes for a release, made twice, compared, installed and used; wants root, dpkg, rpm and jq
 snapshot:

@@ -1,8 +1,10 @@
 package race
 
 import (
+	"context"
 	"io"
 
+	"github.com/setnxlock/setnxlock/compat/race/internal/explore"
 	"github.com/setnxlock/setnxlock/compat/race/internal/live"
 	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
 	"github.com/setnxlock/setnxlock/compat/race/internal/search"
@@ -102,6 +104,18 @@ func ParseSchedule(s string) (Config, []Choice, error) { return plan.ParseSchedu
 // ParseWords reads the words of a schedule.
 func ParseWords(s string) ([]Choice, error) { return plan.ParseWords(s) }
 
+// Explore runs every schedule of c, breadth-first, and returns the first that breaks an invariant,
+// which is then a shortest one, or the verdict that none does.
+//
+// Every schedule means: within c's clients, attempts, faults and jumps of time; for one lock; as
+// the embedded server behaves. States are identified by 64-bit fingerprints: for n states, the
+// chance that two different ones have the same is n²/2⁶⁵. Time jumps to the moments at which
+// something changes for a client. A client does not pause between two readings of its clock if it
+// sends nothing in between.
+//
+// A lock that refuses the server is an error: exploring it would show nothing.
+func Explore(ctx context.Context, c Config) (Result, error) { return explore.Explore(ctx, c) }
+
 // What an exploration found.
 type (
 	// A Result is what an exploration found.
@@ -173,6 +187,22 @@ func Seconds(ms int64) string { return trace.Seconds(ms) }
 // of keys.
 func Script(cmd []string, key string) []string { return live.Script(cmd, key) }
 
+// Replay runs the choices, step by step, on a live server, and records
+// what happens. A choice that can't be made where it stands is an error; an
+// invariant that breaks is not: the trace goes on to the end of the choices, and
+// Trace.Verdict says where it broke first.
+func Replay(c Config, choices []Choice) (Trace, error) {
+	full, err := plan.Complete(c)
+	if err != nil {
+		return Trace{}, err
+	}
+	return live.Replay(full, choices)
+}
+
+// ReplaySchedule runs a whole line, as Schedule writes it. Its algorithms are this
+// module's, or of locks.
+func ReplaySchedule(line string, locks Locks) (Trace, error) { return live.ReplaySchedule(line, locks) }
+
 // What is seen of a run on a live server.
 type (
 	// A Spot is the place in the code that a client has reached.
@@ -199,4 +229,50 @@ func Follow(c Config, choices []Choice) (Trace, error) { return live.Follow(c, c
 // states it has those of the schedule and the nearest to them. The algorithms are this module's, or of locks.
 func Around(schedule string, limit int, locks Locks) (Graph, error) {
 	return live.Around(schedule, limit, locks)
+}
+
+// What is computed of this module's locks.
+type (
+	// A Matrix says what every algorithm of this module promises on every server under every fault.
+	Matrix = explore.Matrix
+	// A Cell is one algorithm on one server under one fault, with one number of clients.
+	Cell = explore.Cell
+	// A Break is a broken invariant with a shortest schedule that breaks it.
+	Break = explore.Break
+	// A Fault is a column of the guarantees: what goes wrong.
+	Fault = explore.Fault
+	// A Remedy is what helps against a violation, found by exploring: which faults of the schedule are
+	// necessary, and which locks survive them.
+	Remedy = explore.Remedy
+)
+
+// Guarantees computes the matrix on all processors. seen, if not nil, is called with each finished
+// cell, one at a time.
+func Guarantees(ctx context.Context, seen func(Cell)) (Matrix, error) {
+	return explore.Guarantees(ctx, seen)
+}
+
+// Guaranteed returns the algorithms of the matrix, in order. If the name has a plus sign, the first
+// client runs the first algorithm, the second the second, and a third client the first again.
+func Guaranteed() []string { return explore.Guaranteed() }
+
+// Cells returns what the matrix has, with nothing explored yet.
+func Cells() []Cell { return explore.Cells() }
+
+// AllFaults returns the columns, in order. In all of them time jumps, and clients are interleaved
+// in every way.
+func AllFaults() []Fault { return explore.AllFaults() }
+
+// FaultsOf returns the faults that apply to an algorithm of the matrix.
+func FaultsOf(algorithm string) []Fault { return explore.FaultsOf(algorithm) }
+
+// ErrNotExplored means that there is no [Remedy], because the schedule has something that can be
+// replayed but not explored, or because the search ran out of room.
+var ErrNotExplored = explore.ErrNotExplored
+
+// Remedies takes a trace that breaks an invariant, leaves out one of its faults after the other and
+// explores again, and explores the other locks under the same faults. The algorithms are this
+// module's and those in known.
+func Remedies(ctx context.Context, t Trace, known Locks) (Remedy, error) {
+	return explore.Remedies(ctx, t, known)
 }

@@ -85,7 +85,7 @@ var columns = slices.Concat(
 		"getsetlock", "compat/locks", "compat/sentinel", "compat/redlock", "compat/cluster", "compat/rwlock",
 		"compat/multilock", "compat/bridge", "compat/conformance"),
 	[]column{
-		{"explorer", tested("compat/race", "DefaultHolds|LockerHolds|NewerLocks|PinnedPromises")},
+		{"explorer", tested("compat/race/internal/explore", "DefaultHolds|LockerHolds|NewerLocks|PinnedPromises")},
 		{"simulation", net{"compat/internal/simulate", "Simulation", []string{"-first"}}}, // of fixed seeds
 		{"compat", net{"compat", "", []string{"-test.skip=Imports|ImportBrings|PackageComments|StandAlone|Contributing"}}},
 	},

@@ -2,6 +2,7 @@ package live
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -314,3 +315,20 @@ func ends2(ttl, at int64) int64 {
 
 // secondsOf writes a duration as the rest of a trace does.
 func secondsOf(d time.Duration) string { return trace.Seconds(d.Milliseconds()) }
+
+// ReplaySchedule replays a whole line, as plan.Schedule writes it. Its algorithms are this module's, or of locks.
+func ReplaySchedule(line string, locks plan.Locks) (trace.Trace, error) {
+	c, choices, err := plan.ParseSchedule(line)
+	c.Locks = locks
+	if err != nil {
+		return trace.Trace{}, err
+	}
+	if c.Algorithm == "" {
+		return trace.Trace{}, errors.New("race: a schedule begins with algorithm, server and clients x attempts, and a colon")
+	}
+	full, err := plan.Complete(c)
+	if err != nil {
+		return trace.Trace{}, err
+	}
+	return Replay(full, choices)
+}

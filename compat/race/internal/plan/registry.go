@@ -85,6 +85,15 @@ var registry = sync.OnceValue(func() map[string]Entry {
 	return all
 })
 
+// Broken returns the locks that an explorer must catch.
+func Broken() Locks {
+	all := Locks{}
+	for _, l := range broken.Locks() {
+		all[l.Name] = Lock{Says: l.Says, Bare: l.Bare, New: l.New}
+	}
+	return all
+}
+
 // variants and readWrite are the variants that are explored beside the module's locks.
 var variants = []struct {
 	name string

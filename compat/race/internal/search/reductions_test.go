@@ -18,7 +18,7 @@ func searched(t *testing.T, c plan.Config, change func(*search)) *search {
 // searchedWith is searched with histories told apart, or not.
 func searchedWith(t *testing.T, c plan.Config, keepHistory bool, change func(*search)) *search {
 	t.Helper()
-	c.Locks = toCatch()
+	c.Locks = plan.Broken()
 	full, err := plan.Complete(c)
 	if err != nil {
 		t.Fatal(err)

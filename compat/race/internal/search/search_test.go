@@ -6,18 +6,8 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
-	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
 	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
 )
-
-// toCatch are the locks that a search must catch.
-func toCatch() plan.Locks {
-	all := plan.Locks{}
-	for _, l := range broken.Locks() {
-		all[l.Name] = plan.Lock{Says: l.Says, Bare: l.Bare, New: l.New}
-	}
-	return all
-}
 
 var someWaits = []string{"LPUSH " + protocol.Aux(plan.DefaultKey, "waiters") + " waiter"}
 

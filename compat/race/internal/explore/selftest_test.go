@@ -1,4 +1,4 @@
-package race
+package explore
 
 import (
 	"context"
@@ -10,18 +10,20 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/compat/race/internal/live"
 	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
+	"github.com/setnxlock/setnxlock/compat/race/internal/search"
 )
 
 // explored explores c and fails if there was no room.
-func explored(t testing.TB, c Config) Result {
+func explored(t testing.TB, c plan.Config) search.Result {
 	t.Helper()
-	c.Locks = brokenLocks()
+	c.Locks = plan.Broken()
 	r, err := Explore(context.Background(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Verdict == BoundReached {
+	if r.Verdict == search.BoundReached {
 		t.Fatalf("no room for more %s", r.Bound)
 	}
 	t.Logf("%s: %d states, %v", plan.Line(c), r.States, r.Elapsed)
@@ -41,32 +43,32 @@ var (
 // one that finds a longer way than there is.
 func TestBrokenLocksAreCaught(t *testing.T) {
 	for _, c := range []struct {
-		Config
+		plan.Config
 		invariant string
 		steps     int
 	}{
-		{Config{Algorithm: "broken/del-setnx", Ticks: 3}, "exclusion", 10},
-		{Config{Algorithm: "broken/get-del", Ticks: 3}, "ownership", 9},
-		{Config{Algorithm: "broken/late-lease", Ticks: 3}, "exclusion", 8},
-		{Config{Algorithm: "broken/no-repair", Faults: Faults{Crash: true}}, "progress", 2},
-		{Config{Algorithm: "broken/bare-del", Ticks: 2, Faults: Faults{LostReplies: 1}}, "ownership", 6},
-		{Config{Algorithm: "broken/multi-setnx-expire", Ticks: 4}, "ownership", 2},
-		{Config{Algorithm: "broken/unverified-watch", Ticks: 3, Attempts: 1, Extend: true}, "ownership", 12},
-		{Config{Algorithm: "broken/blind-handoff", Ticks: 3, Attempts: 1, Handoff: true}, "exclusion", 9},
-		{Config{Algorithm: "broken/keeps-the-longer-end", Ticks: 3, Attempts: 1, ExtendTo: shorter, Faults: Faults{LostReplies: 1, Late: -1}}, "exclusion", 10},
-		{Config{Algorithm: "getset:guarded", Bare: true, Attempts: 1, ExtendTo: twice, Faults: Faults{LostReplies: 1, Late: -1}}, "accuracy", 6},
-		{Config{Algorithm: "broken/stale-handle", Attempts: 1, Handoff: true, StaleHandle: true}, "ownership", 7},
-		{Config{Algorithm: "broken/list-release", Ticks: 3, Faults: Faults{Refusals: 1}}, "ownership", 8},
-		{Config{Algorithm: "broken/counts-the-wake-up", Attempts: 1, Ticks: 3, Signal: true, Given: registered}, "accuracy", 7},
-		{Config{Algorithm: "broken/second-connection", Attempts: 1, OneConn: true, Extend: true, Faults: Faults{LostReplies: 1}}, "accuracy", 5},
+		{plan.Config{Algorithm: "broken/del-setnx", Ticks: 3}, "exclusion", 10},
+		{plan.Config{Algorithm: "broken/get-del", Ticks: 3}, "ownership", 9},
+		{plan.Config{Algorithm: "broken/late-lease", Ticks: 3}, "exclusion", 8},
+		{plan.Config{Algorithm: "broken/no-repair", Faults: plan.Faults{Crash: true}}, "progress", 2},
+		{plan.Config{Algorithm: "broken/bare-del", Ticks: 2, Faults: plan.Faults{LostReplies: 1}}, "ownership", 6},
+		{plan.Config{Algorithm: "broken/multi-setnx-expire", Ticks: 4}, "ownership", 2},
+		{plan.Config{Algorithm: "broken/unverified-watch", Ticks: 3, Attempts: 1, Extend: true}, "ownership", 12},
+		{plan.Config{Algorithm: "broken/blind-handoff", Ticks: 3, Attempts: 1, Handoff: true}, "exclusion", 9},
+		{plan.Config{Algorithm: "broken/keeps-the-longer-end", Ticks: 3, Attempts: 1, ExtendTo: shorter, Faults: plan.Faults{LostReplies: 1, Late: -1}}, "exclusion", 10},
+		{plan.Config{Algorithm: "getset:guarded", Bare: true, Attempts: 1, ExtendTo: twice, Faults: plan.Faults{LostReplies: 1, Late: -1}}, "accuracy", 6},
+		{plan.Config{Algorithm: "broken/stale-handle", Attempts: 1, Handoff: true, StaleHandle: true}, "ownership", 7},
+		{plan.Config{Algorithm: "broken/list-release", Ticks: 3, Faults: plan.Faults{Refusals: 1}}, "ownership", 8},
+		{plan.Config{Algorithm: "broken/counts-the-wake-up", Attempts: 1, Ticks: 3, Signal: true, Given: registered}, "accuracy", 7},
+		{plan.Config{Algorithm: "broken/second-connection", Attempts: 1, OneConn: true, Extend: true, Faults: plan.Faults{LostReplies: 1}}, "accuracy", 5},
 	} {
 		c.Config.Invariants = []string{c.invariant}
 		r := explored(t, c.Config)
-		if r.Verdict != Violated || r.Trace.Verdict.Violated != c.invariant || len(r.Trace.Events) != c.steps {
+		if r.Verdict != search.Violated || r.Trace.Verdict.Violated != c.invariant || len(r.Trace.Events) != c.steps {
 			t.Errorf("%s: %v; want %s violated in %d steps", c.Algorithm, r, c.invariant, c.steps)
 			continue
 		}
-		again, err := ReplaySchedule(r.Trace.Schedule, brokenLocks())
+		again, err := live.ReplaySchedule(r.Trace.Schedule, plan.Broken())
 		if err != nil || again.Verdict != r.Trace.Verdict {
 			t.Errorf("%s: replayed as %+v, %v", r.Trace.Schedule, again.Verdict, err)
 		}
@@ -110,23 +112,23 @@ func TestOnlyTheirRowFindsThem(t *testing.T) {
 // longer one holds with each of its commands refused, in releases, extensions and takeovers.
 func TestLongRefusals(t *testing.T) {
 	realredis.Long(t)
-	shorter := Config{Algorithm: "broken/list-release", Ticks: 3, Faults: Faults{Late: -1}, Invariants: []string{"exclusion", "ownership"}}
-	if r := explored(t, shorter); r.Verdict != Safe {
+	shorter := plan.Config{Algorithm: "broken/list-release", Ticks: 3, Faults: plan.Faults{Late: -1}, Invariants: []string{"exclusion", "ownership"}}
+	if r := explored(t, shorter); r.Verdict != search.Safe {
 		t.Errorf("without a refusal: %v", r)
 	}
 	shorter.Server, shorter.Faults.Refusals = "2.6", 1
-	if r := explored(t, shorter); r.Verdict != Safe {
+	if r := explored(t, shorter); r.Verdict != search.Safe {
 		t.Errorf("refused as a whole: %v", r)
 	}
-	for _, c := range []Config{
-		{Algorithm: "getset:listed", Server: "2.0", Extend: true, Attempts: 1, Ticks: 4, Faults: Faults{Refusals: 1}},
-		{Algorithm: "getset:guarded", Server: "2.2", Ticks: 4, Fence: true, Faults: Faults{Refusals: 1, Late: -1}}, // INCR alone, too
-		{Algorithm: "getset:listed", Server: "2.0", Ticks: 4, Fence: true, Faults: Faults{Refusals: 1, Late: -1}},
-		{Algorithm: "getset:listed", Server: "2.4", Clients: 3, Attempts: 1, Ticks: 4, Faults: Faults{Refusals: 1, LostReplies: 1, Late: -1}},
-		{Algorithm: "tx:renamed/listcas", Server: "2.4", Extend: true, Ticks: 3, Faults: Faults{Refusals: 1, Late: -1}},
-		{Algorithm: "tx:renamed/listcas", Server: "7.0", Ticks: 3, Faults: Faults{Refusals: 1, Crash: true, Late: -1}},
+	for _, c := range []plan.Config{
+		{Algorithm: "getset:listed", Server: "2.0", Extend: true, Attempts: 1, Ticks: 4, Faults: plan.Faults{Refusals: 1}},
+		{Algorithm: "getset:guarded", Server: "2.2", Ticks: 4, Fence: true, Faults: plan.Faults{Refusals: 1, Late: -1}}, // INCR alone, too
+		{Algorithm: "getset:listed", Server: "2.0", Ticks: 4, Fence: true, Faults: plan.Faults{Refusals: 1, Late: -1}},
+		{Algorithm: "getset:listed", Server: "2.4", Clients: 3, Attempts: 1, Ticks: 4, Faults: plan.Faults{Refusals: 1, LostReplies: 1, Late: -1}},
+		{Algorithm: "tx:renamed/listcas", Server: "2.4", Extend: true, Ticks: 3, Faults: plan.Faults{Refusals: 1, Late: -1}},
+		{Algorithm: "tx:renamed/listcas", Server: "7.0", Ticks: 3, Faults: plan.Faults{Refusals: 1, Crash: true, Late: -1}},
 	} {
-		if r := explored(t, c); r.Verdict != Safe {
+		if r := explored(t, c); r.Verdict != search.Safe {
 			t.Errorf("%s: %v", c.Algorithm, r)
 		}
 	}
@@ -136,26 +138,26 @@ func TestLongRefusals(t *testing.T) {
 // nobody and changes no other's: it compares. The EXPIRE behind a SETNX does not; only this fault
 // finds it.
 func TestLateRequests(t *testing.T) {
-	late := Config{Attempts: 1, Ticks: 3, Extend: true, Faults: Faults{LateRequests: 1, Late: -1}, Invariants: []string{"exclusion", "ownership", "progress"}}
+	late := plan.Config{Attempts: 1, Ticks: 3, Extend: true, Faults: plan.Faults{LateRequests: 1, Late: -1}, Invariants: []string{"exclusion", "ownership", "progress"}}
 	for _, name := range []string{"getset:listed", "tx:renamed", "set:lua", "tx:guarded", "tx:guarded/pinned", "getset:guarded/pinned"} {
 		c := late
 		c.Algorithm, c.Server = name, "2.4"
 		if name == "set:lua" {
 			c.Server = "7.0"
 		}
-		if r := explored(t, c); r.Verdict != Safe {
+		if r := explored(t, c); r.Verdict != search.Safe {
 			t.Errorf("%s: %v", plan.Line(c), r)
 		}
 	}
 	c := late
 	c.Algorithm, c.Invariants = "tx:classic", []string{"ownership"}
-	if r := explored(t, c); r.Verdict != Violated || len(r.Trace.Events) != 12 {
+	if r := explored(t, c); r.Verdict != search.Violated || len(r.Trace.Events) != 12 {
 		t.Errorf("%s: %v, want ownership violated in 12 steps", plan.Line(c), r)
-	} else if again, err := ReplaySchedule(r.Trace.Schedule, nil); err != nil || again.Verdict != r.Trace.Verdict {
+	} else if again, err := live.ReplaySchedule(r.Trace.Schedule, nil); err != nil || again.Verdict != r.Trace.Verdict {
 		t.Errorf("%s: replayed as %+v, %v", r.Trace.Schedule, again.Verdict, err)
 	}
-	c.Faults = Faults{LostRequests: 1, LostReplies: 1, Late: -1}
-	if r := explored(t, c); r.Verdict != Safe {
+	c.Faults = plan.Faults{LostRequests: 1, LostReplies: 1, Late: -1}
+	if r := explored(t, c); r.Verdict != search.Safe {
 		t.Errorf("%s: %v: then this test shows nothing", plan.Line(c), r)
 	}
 }
@@ -165,14 +167,14 @@ func TestLateRequests(t *testing.T) {
 func TestRefusedByOwnLateRequest(t *testing.T) {
 	for _, name := range []string{"getset:guarded", "getset:listed", "tx:renamed", "tx:guarded", "tx:guarded/pinned", "set:watch"} {
 		for attempts := 1; attempts <= 2; attempts++ {
-			c := Config{Algorithm: name, Server: "7.0", Attempts: attempts, Ticks: 1, Faults: Faults{LateRequests: 1, Late: -1}, Invariants: []string{"accuracy"}}
-			if r := explored(t, c); r.Verdict != Safe {
+			c := plan.Config{Algorithm: name, Server: "7.0", Attempts: attempts, Ticks: 1, Faults: plan.Faults{LateRequests: 1, Late: -1}, Invariants: []string{"accuracy"}}
+			if r := explored(t, c); r.Verdict != search.Safe {
 				t.Errorf("%s: %v", plan.Line(c), r)
 			}
 		}
 	}
 	const own = "getset:guarded 7.0 2x1 check=accuracy : C1.delay C1 C1 C1.arrive C1 C1 C1"
-	if r, err := ReplaySchedule(own, nil); err != nil || r.Verdict.Violated != "" {
+	if r, err := live.ReplaySchedule(own, nil); err != nil || r.Verdict.Violated != "" {
 		t.Errorf("%s: %+v, %v", own, r.Verdict, err)
 	}
 }
@@ -182,15 +184,15 @@ func TestRefusedByOwnLateRequest(t *testing.T) {
 // one connection. The broken locks beside it show that each of these is seen.
 func TestLongLockerHolds(t *testing.T) {
 	realredis.Long(t)
-	lossy := Faults{LostReplies: 1, Late: -1}
-	for _, c := range []Config{
+	lossy := plan.Faults{LostReplies: 1, Late: -1}
+	for _, c := range []plan.Config{
 		{Attempts: 1, Ticks: 3, ExtendTo: shorter, Faults: lossy},
 		{Attempts: 1, Ticks: 3, ExtendTo: longer, Faults: lossy},
-		{Attempts: 1, Ticks: 3, ExtendTo: both, Faults: Faults{LostReplies: 1, Late: -1}},
+		{Attempts: 1, Ticks: 3, ExtendTo: both, Faults: plan.Faults{LostReplies: 1, Late: -1}},
 		{Attempts: 1, Ticks: 3, Extend: true, Detach: true, Fence: true, Faults: lossy},
 		{Attempts: 1, Ticks: 3, Handoff: true, StaleHandle: true, Faults: lossy},
 		{Attempts: 1, Ticks: 3, Batch: true, Faults: lossy},
-		{Attempts: 1, Ticks: 3, Signal: true, Given: registered, Faults: Faults{LostReplies: 1, Cuts: 1, Late: -1}},
+		{Attempts: 1, Ticks: 3, Signal: true, Given: registered, Faults: plan.Faults{LostReplies: 1, Cuts: 1, Late: -1}},
 		{Attempts: 1, Ticks: 3, OneConn: true, Extend: true, Faults: lossy},
 	} {
 		for _, name := range []string{"getset:listed", "tx:renamed", "set:lua", "tx:guarded/pinned", "getset:guarded/pinned", "rw:write"} {
@@ -203,7 +205,7 @@ func TestLongLockerHolds(t *testing.T) {
 				c.Server = "7.0"
 			}
 			r := explored(t, c)
-			if r.Verdict != Safe {
+			if r.Verdict != search.Safe {
 				for _, b := range r.Breaks {
 					t.Errorf("%s: %s: %s", plan.Line(c), b.Verdict.Violated, b.ReplayLine())
 				}
@@ -216,17 +218,17 @@ func TestLongLockerHolds(t *testing.T) {
 // GETSET that sets a live lease back although nobody releases, and on 2.2–2.6.11
 // the repair that revives a dead lock.
 func TestPublishedRacesAreFound(t *testing.T) {
-	r := explored(t, Config{Algorithm: "getset:classic", Clients: 2, Attempts: 3, Ticks: 6, Keep: true, Invariants: []string{"exclusion"}})
-	if r.Verdict != Violated {
+	r := explored(t, plan.Config{Algorithm: "getset:classic", Clients: 2, Attempts: 3, Ticks: 6, Keep: true, Invariants: []string{"exclusion"}})
+	if r.Verdict != search.Violated {
 		t.Errorf("getset:classic without a release: %v, want exclusion violated", r)
 	}
 	for _, v := range []struct {
 		server  string
 		revives bool
 	}{{"2.2.5", true}, {"2.2", true}, {"2.4", true}, {"2.6", true}, {"2.8", false}, {"7.0", false}} {
-		r := explored(t, Config{Algorithm: "tx:classic/published", Server: v.server, Clients: 2, Attempts: 1, Ticks: 3,
-			Faults: Faults{Unreaped: true, Crash: true}, Invariants: []string{"progress"}})
-		if (r.Verdict == Violated) != v.revives {
+		r := explored(t, plan.Config{Algorithm: "tx:classic/published", Server: v.server, Clients: 2, Attempts: 1, Ticks: 3,
+			Faults: plan.Faults{Unreaped: true, Crash: true}, Invariants: []string{"progress"}})
+		if (r.Verdict == search.Violated) != v.revives {
 			t.Errorf("the published repair on %s: %v, want violated %v", v.server, r, v.revives)
 		}
 	}
@@ -240,20 +242,20 @@ func TestNewerLocks(t *testing.T) { newerLocks(t, false) }
 func newerLocks(t *testing.T, rest bool) {
 	const shared, published = "rw:read+rw:read+rw:write", "rw:read/published+rw:write/published"
 	for n, c := range []struct {
-		Config
+		plan.Config
 		steps int // 0: it holds
 	}{
-		{Config{Algorithm: "set:published", Server: "7.0", Ticks: 3, Invariants: []string{"ownership"}}, 5},
-		{Config{Algorithm: "set:lua", Server: "7.0", Ticks: 3, Faults: Faults{LostReplies: 1, Crash: true, Late: -1}}, 0},
-		{Config{Algorithm: "set:watch", Server: "noscript", Ticks: 3, Faults: Faults{LostReplies: 1, Crash: true, Late: -1}}, 0},
-		{Config{Algorithm: "set:script", Server: "2.6", Ticks: 3, Faults: Faults{LostReplies: 1, Crash: true, Late: -1}}, 0},
-		{Config{Algorithm: published, Attempts: 1, Ticks: 2, Invariants: []string{"exclusion"}}, 13},
-		{Config{Algorithm: published, Attempts: 1, Ticks: 3, Invariants: []string{"accuracy"}}, 11},
-		{Config{Algorithm: published, Attempts: 1, Faults: Faults{Crash: true}, Invariants: []string{"progress"}}, 2},
-		{Config{Algorithm: shared, Clients: 3, Attempts: 1, Ticks: 3, Faults: Faults{Crash: true, Late: -1}}, 0},
-		{Config{Algorithm: "rw:write", Attempts: 1, Ticks: 3, Write: true, Invariants: []string{"fencing"}}, 18},
-		{Config{Algorithm: "redlock", Server: "7.0", Attempts: 1, Faults: Faults{Restart: 1, Late: -1}}, 7},
-		{Config{Algorithm: "redlock", Server: "7.0", Attempts: 1, Ticks: 2, Faults: Faults{Crash: true, Down: 1, Late: -1}}, 0},
+		{plan.Config{Algorithm: "set:published", Server: "7.0", Ticks: 3, Invariants: []string{"ownership"}}, 5},
+		{plan.Config{Algorithm: "set:lua", Server: "7.0", Ticks: 3, Faults: plan.Faults{LostReplies: 1, Crash: true, Late: -1}}, 0},
+		{plan.Config{Algorithm: "set:watch", Server: "noscript", Ticks: 3, Faults: plan.Faults{LostReplies: 1, Crash: true, Late: -1}}, 0},
+		{plan.Config{Algorithm: "set:script", Server: "2.6", Ticks: 3, Faults: plan.Faults{LostReplies: 1, Crash: true, Late: -1}}, 0},
+		{plan.Config{Algorithm: published, Attempts: 1, Ticks: 2, Invariants: []string{"exclusion"}}, 13},
+		{plan.Config{Algorithm: published, Attempts: 1, Ticks: 3, Invariants: []string{"accuracy"}}, 11},
+		{plan.Config{Algorithm: published, Attempts: 1, Faults: plan.Faults{Crash: true}, Invariants: []string{"progress"}}, 2},
+		{plan.Config{Algorithm: shared, Clients: 3, Attempts: 1, Ticks: 3, Faults: plan.Faults{Crash: true, Late: -1}}, 0},
+		{plan.Config{Algorithm: "rw:write", Attempts: 1, Ticks: 3, Write: true, Invariants: []string{"fencing"}}, 18},
+		{plan.Config{Algorithm: "redlock", Server: "7.0", Attempts: 1, Faults: plan.Faults{Restart: 1, Late: -1}}, 7},
+		{plan.Config{Algorithm: "redlock", Server: "7.0", Attempts: 1, Ticks: 2, Faults: plan.Faults{Crash: true, Down: 1, Late: -1}}, 0},
 	} {
 		if (c.steps > 0 || n == 1) == rest {
 			continue
@@ -280,7 +282,7 @@ func TestReadersShare(t *testing.T) {
 		"redlock 7.0 2x1 : C1 C1 C2 C2 C1 S1.restart C2":                                         "exclusion",
 		"redlock 7.0 2x1 : C1 C1 C2 C2 C1 S1.down C2":                                            "",
 	} {
-		trace, err := ReplaySchedule(schedule, nil)
+		trace, err := live.ReplaySchedule(schedule, nil)
 		if err != nil || trace.Verdict.Violated != want {
 			t.Errorf("%s: %q %v, want %q", schedule, trace.Verdict.Violated, err, want)
 		}
@@ -296,8 +298,8 @@ func TestVerdicts(t *testing.T) {
 		{"tx:classic", "2.2", false}, {"tx:guarded", "2.2", false}, {"tx:renamed", "2.4", false},
 		{"tx:renamed", "7.0", false}, {"getset:guarded", "2.2", false}, {"getset:guarded", "noscript", false}, {"getset:classic", "1.2", true},
 	} {
-		r := explored(t, Config{Algorithm: c.algorithm, Server: c.server, Ticks: 3, Faults: Faults{LostReplies: 1, Crash: true, Late: -1}})
-		if (r.Verdict == Violated) != c.violated {
+		r := explored(t, plan.Config{Algorithm: c.algorithm, Server: c.server, Ticks: 3, Faults: plan.Faults{LostReplies: 1, Crash: true, Late: -1}})
+		if (r.Verdict == search.Violated) != c.violated {
 			t.Errorf("%s on %s: %v, want violated %v", c.algorithm, c.server, r, c.violated)
 		}
 	}
@@ -307,16 +309,16 @@ func TestVerdicts(t *testing.T) {
 // makes some up, is noticed here.
 func TestStatesArePinned(t *testing.T) {
 	for _, c := range []struct {
-		Config
+		plan.Config
 		states int
 	}{
-		{Config{Algorithm: "tx:classic", Attempts: 1, Ticks: 2}, 326},
-		{Config{Algorithm: "tx:guarded", Attempts: 1, Ticks: 2}, 368},
-		{Config{Algorithm: "tx:renamed", Attempts: 2, Ticks: 2, Faults: Faults{LostReplies: 1}}, 11216},
-		{Config{Algorithm: "getset:guarded", Attempts: 2, Ticks: 2}, 1882},
-		{Config{Algorithm: "set:lua", Server: "7.0", Attempts: 2, Ticks: 2, Faults: Faults{Restart: 1}, Invariants: []string{"progress"}}, 6198},
-		{Config{Algorithm: "rw:read/published+rw:write/published", Attempts: 1, Ticks: 2, Invariants: []string{"progress"}}, 3137},
-		{Config{Algorithm: "redlock", Server: "7.0", Attempts: 1, Ticks: 1, Faults: Faults{Down: 1, Late: -1}}, 32958},
+		{plan.Config{Algorithm: "tx:classic", Attempts: 1, Ticks: 2}, 326},
+		{plan.Config{Algorithm: "tx:guarded", Attempts: 1, Ticks: 2}, 368},
+		{plan.Config{Algorithm: "tx:renamed", Attempts: 2, Ticks: 2, Faults: plan.Faults{LostReplies: 1}}, 11216},
+		{plan.Config{Algorithm: "getset:guarded", Attempts: 2, Ticks: 2}, 1882},
+		{plan.Config{Algorithm: "set:lua", Server: "7.0", Attempts: 2, Ticks: 2, Faults: plan.Faults{Restart: 1}, Invariants: []string{"progress"}}, 6198},
+		{plan.Config{Algorithm: "rw:read/published+rw:write/published", Attempts: 1, Ticks: 2, Invariants: []string{"progress"}}, 3137},
+		{plan.Config{Algorithm: "redlock", Server: "7.0", Attempts: 1, Ticks: 1, Faults: plan.Faults{Down: 1, Late: -1}}, 32958},
 	} {
 		r := explored(t, c.Config)
 		if r.States != c.states {
@@ -326,7 +328,7 @@ func TestStatesArePinned(t *testing.T) {
 }
 
 func ExampleExplore() {
-	r, err := Explore(context.Background(), Config{
+	r, err := Explore(context.Background(), plan.Config{
 		Algorithm: "getset:classic", Clients: 2, Attempts: 2, Ticks: 3, Invariants: []string{"exclusion"},
 	})
 	if err != nil {
@@ -343,7 +345,7 @@ func ExampleExplore() {
 // Of a lock that refuses the server nothing is claimed.
 func TestRefusedServerIsNoProof(t *testing.T) {
 	for server, want := range map[string]string{"2.4": "set:published refuses Redis 2.4", "7.0": ""} {
-		_, err := Explore(t.Context(), Config{Algorithm: "set:published", Server: server, Attempts: 1, Ticks: 2, Invariants: []string{"exclusion"}})
+		_, err := Explore(t.Context(), plan.Config{Algorithm: "set:published", Server: server, Attempts: 1, Ticks: 2, Invariants: []string{"exclusion"}})
 		if got := fmt.Sprint(err); want == "" && err != nil || !strings.Contains(got, want) {
 			t.Errorf("%s: %v", server, err)
 		}

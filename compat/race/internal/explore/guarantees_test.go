@@ -2,7 +2,7 @@
 
 // Without the race detector, as TestLongGuaranteesAreNotStale.
 
-package race
+package explore
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package race
+package explore
 
 import (
 	"context"
@@ -9,15 +9,15 @@ import (
 
 // Once half of the states are found, it is known roughly how many there are.
 func TestHowManyAreLeft(t *testing.T) {
-	for _, c := range []Config{
-		{Algorithm: "tx:renamed", Clients: 3, Ticks: 2, Faults: Faults{LostReplies: 1, Late: -1}},
-		{Algorithm: "tx:classic", Clients: 3, Attempts: 1, Ticks: 3, Faults: Faults{LostReplies: 1, Crash: true, Late: -1}},
-		{Algorithm: "getset:guarded", Ticks: 3, Faults: Faults{LostReplies: 1, Late: -1}},
-		{Algorithm: "redlock", Server: "7.0", Attempts: 1, Ticks: 1, Faults: Faults{Down: 1, Late: -1}},
-		{Algorithm: "rw:read+rw:write", Server: "7.0", Attempts: 1, Ticks: 3, Faults: Faults{LostReplies: 1, Late: -1}},
+	for _, c := range []plan.Config{
+		{Algorithm: "tx:renamed", Clients: 3, Ticks: 2, Faults: plan.Faults{LostReplies: 1, Late: -1}},
+		{Algorithm: "tx:classic", Clients: 3, Attempts: 1, Ticks: 3, Faults: plan.Faults{LostReplies: 1, Crash: true, Late: -1}},
+		{Algorithm: "getset:guarded", Ticks: 3, Faults: plan.Faults{LostReplies: 1, Late: -1}},
+		{Algorithm: "redlock", Server: "7.0", Attempts: 1, Ticks: 1, Faults: plan.Faults{Down: 1, Late: -1}},
+		{Algorithm: "rw:read+rw:write", Server: "7.0", Attempts: 1, Ticks: 3, Faults: plan.Faults{LostReplies: 1, Late: -1}},
 	} {
-		var seen []Stats
-		c.Progress = func(s Stats) { seen = append(seen, s) }
+		var seen []plan.Stats
+		c.Progress = func(s plan.Stats) { seen = append(seen, s) }
 		r, err := Explore(context.Background(), c)
 		if err != nil {
 			t.Fatal(err)

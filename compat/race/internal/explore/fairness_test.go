@@ -1,6 +1,12 @@
-package race
+package explore
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/setnxlock/setnxlock/compat/race/internal/live"
+	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
+	"github.com/setnxlock/setnxlock/compat/race/internal/search"
+)
 
 // Readers and writers that take turns are served within as many turns of others as there are
 // clients, whoever is slow; where one side goes first the other may starve, and so it may under the
@@ -18,11 +24,11 @@ func TestFairness(t *testing.T) {
 		{"rw:read/published+rw:write/published", 2, 4, 23},
 		{"rw:write", 2, 4, 81},
 	} {
-		r := explored(t, Config{Algorithm: c.algorithm, Clients: c.clients, Attempts: c.attempts, Wait: true, Faults: Faults{Late: -1}, Invariants: []string{"fairness"}})
+		r := explored(t, plan.Config{Algorithm: c.algorithm, Clients: c.clients, Attempts: c.attempts, Wait: true, Faults: plan.Faults{Late: -1}, Invariants: []string{"fairness"}})
 		steps := 0
-		if r.Verdict == Violated {
+		if r.Verdict == search.Violated {
 			steps = len(r.Trace.Events)
-			if again, err := ReplaySchedule(r.Trace.Schedule, brokenLocks()); err != nil || again.Verdict != r.Trace.Verdict {
+			if again, err := live.ReplaySchedule(r.Trace.Schedule, plan.Broken()); err != nil || again.Verdict != r.Trace.Verdict {
 				t.Errorf("%s: replayed as %+v, %v", r.Trace.Schedule, again.Verdict, err)
 			}
 		}
@@ -34,13 +40,13 @@ func TestFairness(t *testing.T) {
 
 // A writer that goes on as a reader excludes writers, and no readers, whichever answer is lost.
 func TestDowngrade(t *testing.T) {
-	for _, c := range []Config{
+	for _, c := range []plan.Config{
 		{Algorithm: "rw:read+rw:write", Fence: true},
 		{Algorithm: "rw:write", Fence: true},
 		{Algorithm: "rw:read/server-clock+rw:write/server-clock", Server: "2.6"},
 	} {
-		c.Attempts, c.Downgrade, c.Faults = 1, true, Faults{LostReplies: 1, Late: -1}
-		if r := explored(t, c); r.Verdict != Safe {
+		c.Attempts, c.Downgrade, c.Faults = 1, true, plan.Faults{LostReplies: 1, Late: -1}
+		if r := explored(t, c); r.Verdict != search.Safe {
 			t.Errorf("%v", r)
 		}
 	}

@@ -1,4 +1,4 @@
-package race
+package explore
 
 import (
 	"context"
@@ -15,18 +15,18 @@ import (
 // compares by WATCH is no help against it. (Advice by the symptom said the opposite of both.)
 func TestRemedies(t *testing.T) {
 	for _, c := range []struct {
-		Config
+		plan.Config
 		takes    string
 		survives string // among others; "": none
 	}{
-		{Config{Algorithm: "set:lua", Server: "7.0", Attempts: 1, Faults: Faults{Restart: 1}}, "the restart", ""},
-		{Config{Algorithm: "tx:guarded", Server: "7.0", Attempts: 1, Faults: Faults{Restart: 1}}, "the restart", ""},
-		{Config{Algorithm: "tx:guarded", Attempts: 1, Faults: Faults{Failover: 1}}, "the failover", ""},
-		{Config{Algorithm: "broken/get-del", Ticks: 3, Faults: Faults{Late: -1}, Invariants: []string{"ownership"}}, "time that passes", "tx:renamed tx:guarded getset:guarded"},
-		{Config{Algorithm: "tx:guarded", Attempts: 1, Ticks: 3, Write: true, Faults: Faults{Late: -1}, Invariants: []string{"fencing"}}, "time that passes", "tx:guarded+fence"},
-		{Config{Algorithm: "broken/no-repair", Faults: Faults{Crash: true}}, "the crash", "tx:renamed tx:guarded"},
-		{Config{Algorithm: "broken/late-lease", Ticks: 3, Invariants: []string{"exclusion"}}, "the client that is late, time that passes", "tx:guarded"},
-		{Config{Algorithm: "getset:classic", Skew: []time.Duration{0, 11 * time.Second}, Attempts: 1, Ticks: 2, Faults: Faults{Crash: true}, Invariants: []string{"exclusion"}}, "the clock that is wrong", "tx:guarded"},
+		{plan.Config{Algorithm: "set:lua", Server: "7.0", Attempts: 1, Faults: plan.Faults{Restart: 1}}, "the restart", ""},
+		{plan.Config{Algorithm: "tx:guarded", Server: "7.0", Attempts: 1, Faults: plan.Faults{Restart: 1}}, "the restart", ""},
+		{plan.Config{Algorithm: "tx:guarded", Attempts: 1, Faults: plan.Faults{Failover: 1}}, "the failover", ""},
+		{plan.Config{Algorithm: "broken/get-del", Ticks: 3, Faults: plan.Faults{Late: -1}, Invariants: []string{"ownership"}}, "time that passes", "tx:renamed tx:guarded getset:guarded"},
+		{plan.Config{Algorithm: "tx:guarded", Attempts: 1, Ticks: 3, Write: true, Faults: plan.Faults{Late: -1}, Invariants: []string{"fencing"}}, "time that passes", "tx:guarded+fence"},
+		{plan.Config{Algorithm: "broken/no-repair", Faults: plan.Faults{Crash: true}}, "the crash", "tx:renamed tx:guarded"},
+		{plan.Config{Algorithm: "broken/late-lease", Ticks: 3, Invariants: []string{"exclusion"}}, "the client that is late, time that passes", "tx:guarded"},
+		{plan.Config{Algorithm: "getset:classic", Skew: []time.Duration{0, 11 * time.Second}, Attempts: 1, Ticks: 2, Faults: plan.Faults{Crash: true}, Invariants: []string{"exclusion"}}, "the clock that is wrong", "tx:guarded"},
 	} {
 		found := explored(t, c.Config)
 		if found.Trace == nil {
@@ -40,7 +40,7 @@ func TestRemedies(t *testing.T) {
 				t.Errorf("%s: the argument does not mention step %d, %s:\n%s", trace.Schedule, e.N, e.Note, said)
 			}
 		}
-		r, err := Remedies(context.Background(), trace, brokenLocks())
+		r, err := Remedies(context.Background(), trace, plan.Broken())
 		if err != nil {
 			t.Errorf("%s: %v", trace.Schedule, err)
 			continue

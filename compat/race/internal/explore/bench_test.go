@@ -1,8 +1,11 @@
-package race
+package explore
 
 import (
 	"context"
 	"testing"
+
+	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
+	"github.com/setnxlock/setnxlock/compat/race/internal/search"
 )
 
 // BenchmarkExplore is the measure: txlock classic, three clients of two attempts each, all
@@ -12,23 +15,23 @@ import (
 func BenchmarkExplore(b *testing.B) {
 	for _, bm := range []struct {
 		name string
-		c    Config
+		c    plan.Config
 	}{
-		{"alone", Config{Bare: true, Faults: Faults{LostReplies: 1, Crash: true}}},
-		{"alone-without-symmetry", Config{Bare: true, NoSymmetry: true, Faults: Faults{Crash: true}}},
-		{"locker", Config{Faults: Faults{LostReplies: 1, Crash: true, Late: -1}}},
-		{"late-on-1", Config{Faults: Faults{LostReplies: 1, Crash: true}, Workers: 1}},
-		{"late-on-2", Config{Faults: Faults{LostReplies: 1, Crash: true}, Workers: 2}},
+		{"alone", plan.Config{Bare: true, Faults: plan.Faults{LostReplies: 1, Crash: true}}},
+		{"alone-without-symmetry", plan.Config{Bare: true, NoSymmetry: true, Faults: plan.Faults{Crash: true}}},
+		{"locker", plan.Config{Faults: plan.Faults{LostReplies: 1, Crash: true, Late: -1}}},
+		{"late-on-1", plan.Config{Faults: plan.Faults{LostReplies: 1, Crash: true}, Workers: 1}},
+		{"late-on-2", plan.Config{Faults: plan.Faults{LostReplies: 1, Crash: true}, Workers: 2}},
 	} {
 		b.Run(bm.name, func(b *testing.B) {
 			c := bm.c
 			c.Algorithm, c.Clients, c.Attempts, c.Ticks = "tx:classic", 3, 2, 4
 			states, transitions := 0, 0
-			var last Stats
-			c.Progress = func(s Stats) { last = s }
+			var last plan.Stats
+			c.Progress = func(s plan.Stats) { last = s }
 			for b.Loop() {
 				r, err := Explore(context.Background(), c)
-				if err != nil || r.Verdict != Safe {
+				if err != nil || r.Verdict != search.Safe {
 					b.Fatal(r, err)
 				}
 				states, transitions = states+r.States, transitions+r.Transitions

@@ -1,4 +1,4 @@
-package race
+package explore
 
 import (
 	"cmp"
@@ -342,10 +342,10 @@ type filler struct {
 }
 
 // Config returns the configuration that a cell stands for.
-func (c Cell) Config() Config { return c.setup().Config }
+func (c Cell) Config() plan.Config { return c.setup().Config }
 
 func (c Cell) setup() *plan.Setup {
-	cfg := &plan.Setup{Config: Config{Algorithm: c.Algorithm, Server: c.Server, Clients: c.Clients, Attempts: 2, Faults: Faults{Late: -1}}}
+	cfg := &plan.Setup{Config: plan.Config{Algorithm: c.Algorithm, Server: c.Server, Clients: c.Clients, Attempts: 2, Faults: plan.Faults{Late: -1}}}
 	if c.Clients >= 3 {
 		cfg.Attempts = 1
 		if first, _, several := strings.Cut(c.Algorithm, "+"); several {

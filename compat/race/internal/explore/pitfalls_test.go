@@ -1,4 +1,4 @@
-package race
+package explore
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
 	"github.com/setnxlock/setnxlock/compat/race/internal/search"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -17,19 +18,19 @@ import (
 // Without a place to stop before the clock is read, a lease that is counted
 // from the reply passes for one that is not.
 func TestLateReadingIsNeeded(t *testing.T) {
-	c := Config{Algorithm: "broken/late-lease", Ticks: 3, Invariants: []string{"exclusion"}}
-	if r := explored(t, c); r.Verdict != Violated {
+	c := plan.Config{Algorithm: "broken/late-lease", Ticks: 3, Invariants: []string{"exclusion"}}
+	if r := explored(t, c); r.Verdict != search.Violated {
 		t.Errorf("%v, want it caught", r)
 	}
 	c.Faults.Late = -1
-	if r := explored(t, c); r.Verdict != Safe {
+	if r := explored(t, c); r.Verdict != search.Safe {
 		t.Errorf("%v: nobody is late, and it is caught: then this test shows nothing", r)
 	}
 }
 
 // Each invariant is broken alone as well as behind another.
 func TestEachInvariantAlone(t *testing.T) {
-	c := Config{Algorithm: "broken/del-setnx", Ticks: 3, Each: true, Faults: Faults{Late: -1}}
+	c := plan.Config{Algorithm: "broken/del-setnx", Ticks: 3, Each: true, Faults: plan.Faults{Late: -1}}
 	all := explored(t, c)
 	found := map[string]int{}
 	for _, b := range all.Breaks {
@@ -39,7 +40,7 @@ func TestEachInvariantAlone(t *testing.T) {
 		alone := c
 		alone.Invariants = []string{v}
 		r := explored(t, alone)
-		if r.Verdict != Violated || len(r.Trace.Events) != found[v] {
+		if r.Verdict != search.Violated || len(r.Trace.Events) != found[v] {
 			t.Errorf("%s alone: %v; with the others in %d steps", v, r, found[v])
 		}
 	}
@@ -47,17 +48,17 @@ func TestEachInvariantAlone(t *testing.T) {
 
 // A bound that was reached proves nothing, and says so.
 func TestBoundIsNotSafe(t *testing.T) {
-	r, err := Explore(context.Background(), Config{Algorithm: "tx:classic", Clients: 3, Ticks: 4, MaxStates: 1000})
-	if err != nil || r.Verdict != BoundReached || r.Bound != "states" || !strings.Contains(r.String(), "proves nothing") {
+	r, err := Explore(context.Background(), plan.Config{Algorithm: "tx:classic", Clients: 3, Ticks: 4, MaxStates: 1000})
+	if err != nil || r.Verdict != search.BoundReached || r.Bound != "states" || !strings.Contains(r.String(), "proves nothing") {
 		t.Errorf("%v, %v", r, err)
 	}
-	r, err = Explore(context.Background(), Config{Algorithm: "tx:classic", Clients: 3, Ticks: 4, MaxMemory: 1 << 20})
-	if err != nil || r.Verdict != BoundReached || r.Bound != "memory" {
+	r, err = Explore(context.Background(), plan.Config{Algorithm: "tx:classic", Clients: 3, Ticks: 4, MaxMemory: 1 << 20})
+	if err != nil || r.Verdict != search.BoundReached || r.Bound != "memory" {
 		t.Errorf("%v, %v", r, err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if r, err := Explore(ctx, Config{Algorithm: "tx:classic"}); err == nil {
+	if r, err := Explore(ctx, plan.Config{Algorithm: "tx:classic"}); err == nil {
 		t.Errorf("cancelled, it says %v", r)
 	}
 }
@@ -101,7 +102,7 @@ func TestUnfitCodeIsNoticed(t *testing.T) {
 					t.Errorf("%q, want %q", r, want)
 				}
 			}()
-			Explore(context.Background(), Config{New: make, Verify: true, Ticks: 1}) //nolint:errcheck
+			Explore(context.Background(), plan.Config{New: make, Verify: true, Ticks: 1}) //nolint:errcheck
 		}()
 	}
 }

@@ -1,4 +1,4 @@
-package race
+package explore
 
 import (
 	"cmp"
@@ -13,6 +13,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race/internal/client"
 	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
 	"github.com/setnxlock/setnxlock/compat/race/internal/search"
+	"github.com/setnxlock/setnxlock/compat/race/internal/trace"
 )
 
 // A Remedy is what helps against a violation, found by exploring: which faults of the schedule are
@@ -43,8 +44,8 @@ var ErrNotExplored = errors.New("race: what this schedule has is not explored")
 // Remedies takes a trace that breaks an invariant, leaves out one of its faults after the other and
 // explores again, and explores the other locks under the same faults. The algorithms are this
 // module's and those in known.
-func Remedies(ctx context.Context, t Trace, known Locks) (Remedy, error) {
-	c, choices, err := ParseSchedule(t.Schedule)
+func Remedies(ctx context.Context, t trace.Trace, known plan.Locks) (Remedy, error) {
+	c, choices, err := plan.ParseSchedule(t.Schedule)
 	if err != nil {
 		return Remedy{}, err
 	}
@@ -64,7 +65,7 @@ func Remedies(ctx context.Context, t Trace, known Locks) (Remedy, error) {
 	r.Bounds = full.Bounds()
 	if how, err := verdictOf(ctx, c); err != nil {
 		return r, err
-	} else if how != Violated {
+	} else if how != search.Violated {
 		return r, ErrNotExplored
 	}
 	for _, x := range omissions {
@@ -75,56 +76,56 @@ func Remedies(ctx context.Context, t Trace, known Locks) (Remedy, error) {
 		switch how, err := verdictOf(ctx, less); {
 		case err != nil:
 			return r, err
-		case how == Safe:
+		case how == search.Safe:
 			r.Takes = append(r.Takes, x.name)
-		case how == Violated && x.name != passing:
+		case how == search.Violated && x.name != passing:
 			r.Besides = append(r.Besides, x.name)
 		}
 	}
 	return r, r.survivors(ctx, c)
 }
 
-func verdictOf(ctx context.Context, c Config) (Outcome, error) {
+func verdictOf(ctx context.Context, c plan.Config) (search.Outcome, error) {
 	r, err := Explore(ctx, c)
 	return r.Verdict, err
 }
 
 // allow has c explored with the faults and jumps of time that a schedule has.
-func allow(c *Config, choices []Choice) error {
-	f := Faults{}
+func allow(c *plan.Config, choices []plan.Choice) error {
+	f := plan.Faults{}
 	late := 0
 	for _, w := range choices {
 		switch w.Verb {
-		case Drop:
+		case plan.Drop:
 			f.LostReplies++
-		case Sever:
+		case plan.Sever:
 			f.LostRequests++
-		case Delay:
+		case plan.Delay:
 			f.LateRequests = 1
-		case Cut:
+		case plan.Cut:
 			f.Cuts++
-		case Refuse:
+		case plan.Refuse:
 			f.Refusals++
-		case Crash:
+		case plan.Crash:
 			f.Crash = true
-		case Restart:
+		case plan.Restart:
 			f.Restart++
-		case Failover:
+		case plan.Failover:
 			f.Failover++
-		case Evict:
+		case plan.Evict:
 			f.Evict++
-		case Down:
+		case plan.Down:
 			f.Down++
-		case Pass:
+		case plan.Pass:
 			c.Ticks++
-		case PassUnreaped:
+		case plan.PassUnreaped:
 			c.Ticks++
 			f.Unreaped = true
-		case Reap:
+		case plan.Reap:
 			f.Unreaped = true
-		case Stall, Look:
+		case plan.Stall, plan.Look:
 			late++
-		case Clock, Jump, Stale:
+		case plan.Clock, plan.Jump, plan.Stale:
 			return ErrNotExplored
 		}
 	}
@@ -140,26 +141,26 @@ const passing = "time that passes"
 // omissions are what can be left out of a schedule; omit reports whether it was in it.
 var omissions = []struct {
 	name string
-	omit func(*Config) bool
+	omit func(*plan.Config) bool
 }{
-	{"the lost reply", func(c *Config) bool { return take(&c.Faults.LostReplies) }},
-	{"the lost request", func(c *Config) bool { return take(&c.Faults.LostRequests) }},
-	{"the request that arrives late", func(c *Config) bool { return take(&c.Faults.LateRequests) }},
-	{"the connection that breaks within a write", func(c *Config) bool { return take(&c.Faults.Cuts) }},
-	{"the refusal", func(c *Config) bool { return take(&c.Faults.Refusals) }},
-	{"the restart", func(c *Config) bool { return take(&c.Faults.Restart) }},
-	{"the failover", func(c *Config) bool { return take(&c.Faults.Failover) }},
-	{"the eviction", func(c *Config) bool { return take(&c.Faults.Evict) }},
-	{"the server that answers no more", func(c *Config) bool { return take(&c.Faults.Down) }},
-	{"the crash", func(c *Config) bool { was := c.Faults.Crash; c.Faults.Crash = false; return was }},
-	{"the expired key that is still in memory", func(c *Config) bool { was := c.Faults.Unreaped; c.Faults.Unreaped = false; return was }},
-	{"the client that is late", func(c *Config) bool { was := c.Faults.Late > 0; c.Faults.Late = -1; return was }},
-	{"the clock that is wrong", func(c *Config) bool {
+	{"the lost reply", func(c *plan.Config) bool { return take(&c.Faults.LostReplies) }},
+	{"the lost request", func(c *plan.Config) bool { return take(&c.Faults.LostRequests) }},
+	{"the request that arrives late", func(c *plan.Config) bool { return take(&c.Faults.LateRequests) }},
+	{"the connection that breaks within a write", func(c *plan.Config) bool { return take(&c.Faults.Cuts) }},
+	{"the refusal", func(c *plan.Config) bool { return take(&c.Faults.Refusals) }},
+	{"the restart", func(c *plan.Config) bool { return take(&c.Faults.Restart) }},
+	{"the failover", func(c *plan.Config) bool { return take(&c.Faults.Failover) }},
+	{"the eviction", func(c *plan.Config) bool { return take(&c.Faults.Evict) }},
+	{"the server that answers no more", func(c *plan.Config) bool { return take(&c.Faults.Down) }},
+	{"the crash", func(c *plan.Config) bool { was := c.Faults.Crash; c.Faults.Crash = false; return was }},
+	{"the expired key that is still in memory", func(c *plan.Config) bool { was := c.Faults.Unreaped; c.Faults.Unreaped = false; return was }},
+	{"the client that is late", func(c *plan.Config) bool { was := c.Faults.Late > 0; c.Faults.Late = -1; return was }},
+	{"the clock that is wrong", func(c *plan.Config) bool {
 		wrong := slices.ContainsFunc(c.Skew, func(d time.Duration) bool { return d != 0 })
 		c.Skew = nil
 		return wrong
 	}},
-	{passing, func(c *Config) bool { return take(&c.Ticks) }},
+	{passing, func(c *plan.Config) bool { return take(&c.Ticks) }},
 }
 
 // take sets a count to none, and reports whether it was any.
@@ -170,7 +171,7 @@ func take(n *int) bool {
 }
 
 // survivors has the other locks explored under the same faults.
-func (r *Remedy) survivors(ctx context.Context, c Config) error {
+func (r *Remedy) survivors(ctx context.Context, c plan.Config) error {
 	if of := (&plan.Setup{Config: c}); of.Form() == plan.Quorum || c.Faults.Failover > 0 {
 		// What befalls one of several servers befalls no other lock. A replica lacks one write here: a
 		// lock that has written twice by then survives that, and not one that lacks two.
@@ -195,9 +196,9 @@ func (r *Remedy) survivors(ctx context.Context, c Config) error {
 		switch found, err := explore(ctx, full, search.NewRuns(full)); {
 		case err != nil:
 			return err
-		case found.Verdict == Safe:
+		case found.Verdict == search.Safe:
 			r.Survives = append(r.Survives, says)
-		case found.Verdict == Violated:
+		case found.Verdict == search.Violated:
 			r.Falls = append(r.Falls, says)
 		default:
 			r.Open = append(r.Open, says)
@@ -232,7 +233,7 @@ type candidate struct {
 
 // candidates are the locks of the table that are of the same kind, in its order: those that are for
 // use and have no known flaw.
-func candidates(c Config) []candidate {
+func candidates(c plan.Config) []candidate {
 	if of := (&plan.Setup{Config: c}); of.Form() == plan.Members {
 		return []candidate{{"rw:read+rw:write", false}}
 	}

@@ -127,7 +127,7 @@ gobench:
 
 ## mixing: the table of docs/mixing.md anew; every pair: setnxlock race mixing -o FILE, minutes
 mixing:
-	$(GO) test ./compat/race/mixing -count=1 -run TestPageIsNotStale -update-mixing
+	$(GO) test ./cmd/setnxlock/internal/mixing -count=1 -run TestPageIsNotStale -update-mixing
 
 ## site: the races and the workbench as a web site in SITE (default: setnxlock-site in the temporary folder), for a browser from the disk or any static host
 site: DIR := $(abspath $(or $(SITE),$(or $(TMPDIR),/tmp)/setnxlock-site))
@@ -157,7 +157,7 @@ platforms:
 		case $$p in */386 | windows/amd64 | darwin/amd64 | freebsd/amd64 | openbsd/amd64) GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) vet ./... ;; esac; \
 	done
 	@echo js/wasm
-	@GOOS=js GOARCH=wasm $(GO) build ./compat/race/... ./compat/oldredis/...
+	@GOOS=js GOARCH=wasm $(GO) build ./compat/race/... ./compat/oldredis/... ./cmd/setnxlock/internal/workbench/...
 	@GOOS=js GOARCH=wasm $(GO) vet ./compat/race ./compat/race/internal/... ./compat/race/catalogue/... ./compat/oldredis # not view: a browser writes no pages
 
 ## snapshot: what .goreleaser.yaml makes for a release, made twice, compared, installed and used; wants root, dpkg, rpm and jq

@@ -286,7 +286,7 @@ func TestReadme(t *testing.T) {
 
 // Every link of a page leads to a file that is there, and every fragment to a heading.
 func TestLinksOfTheDocs(t *testing.T) {
-	pages := append(docs(t), "CONTRIBUTING.md", "docs/races/README.md", "compat/race/view/guarantees.md")
+	pages := append(docs(t), "CONTRIBUTING.md", "docs/races/README.md", "cmd/setnxlock/internal/pages/guarantees.md")
 	for _, page := range pages {
 		b, err := os.ReadFile(filepath.Join(root, page))
 		if err != nil {

@@ -542,8 +542,7 @@ func (a *Agent) work() {
 	}
 }
 
-// token is what makes the client's values its own: twelve digits, the first six
-// zeros so that they weigh nothing in a timestamp.
+// token is what makes the client's values its own.
 func (a *Agent) token() string {
 	a.Issued++
 	return plan.Token(a.ID, a.Attempt, a.Issued)

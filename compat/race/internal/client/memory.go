@@ -26,8 +26,10 @@ type memory struct {
 // differ only in who is called what.
 type Fact struct{ Exact, Shape uint64 }
 
+// Number takes a number in.
 func (f *Fact) Number(n uint64) { f.Exact, f.Shape = memo.Mix(f.Exact, n), memo.Mix(f.Shape, n) }
 
+// Text takes a text of a client in.
 func (f *Fact) Text(s string, client int) {
 	f.Exact = memo.Text(f.Exact, s)
 	f.Shape = memo.Text(f.Shape, Anonymous(s, client))

@@ -34,6 +34,7 @@ type Request struct {
 	Said string // see says
 }
 
+// A RequestKind is what a client waits for.
 type RequestKind uint8
 
 const (
@@ -106,6 +107,7 @@ const (
 	queued                 // if the connection is in MULTI
 )
 
+// Is reports whether a request runs along on a connection, which is in MULTI or not.
 func (l Locality) Is(multi bool) bool { return l == local || l == queued && multi }
 
 // Says is what a server gets to see of the request, as a string that two share exactly if that is equal.

@@ -14,6 +14,7 @@ type Stance struct {
 	Reads   bool   // it was a writer, and goes on as a reader
 }
 
+// A Phase is what a client is at.
 type Phase uint8
 
 const (
@@ -49,6 +50,7 @@ func (o operation) String() string {
 	return [...]string{"", "acquire", "extend", "release", "inspect", "release by a stale handle", "again"}[o]
 }
 
+// An Ending is what an operation came to.
 type Ending uint8
 
 const (

@@ -20,10 +20,12 @@ type Probe struct {
 	end time.Time
 }
 
+// NewProbe starts a server of its own, which Close ends.
 func NewProbe(c *plan.Setup) *Probe {
 	return &Probe{c: c, s: oldredis.MustNew(c.Server, oldredis.Options{})}
 }
 
+// Close ends the server.
 func (p *Probe) Close() { p.s.Close() }
 
 // Free reports whether the client has the lock within Config.Within; of a lock

@@ -327,21 +327,6 @@ func TestStatesArePinned(t *testing.T) {
 	}
 }
 
-func ExampleExplore() {
-	r, err := Explore(context.Background(), plan.Config{
-		Algorithm: "getset:classic", Clients: 2, Attempts: 2, Ticks: 3, Invariants: []string{"exclusion"},
-	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(r.Trace.Verdict.Violated, "is violated in", len(r.Trace.Events), "steps")
-	fmt.Println(r.Trace.Schedule)
-	// Output:
-	// exclusion is violated in 9 steps
-	// getset:classic 2.4 2x2 check=exclusion : C1 C1 +10s +1ms C2 C2 C2 C1 C1
-}
-
 // Of a lock that refuses the server nothing is claimed.
 func TestRefusedServerIsNoProof(t *testing.T) {
 	for server, want := range map[string]string{"2.4": "set:published refuses Redis 2.4", "7.0": ""} {

@@ -13,6 +13,7 @@ type Breach struct {
 	Who, Other uint8 // clients, from 0
 }
 
+// A BreachKind is what went wrong, as a client or the storage saw it.
 type BreachKind uint8
 
 const (
@@ -55,6 +56,7 @@ var kinds = [...]struct{ invariant, text string }{
 	passedOver:         {"fairness", "%[1]s waits and asks again and again, and %[4]d times another client has come in before it"},
 }
 
+// Invariant is the one that is broken.
 func (f BreachKind) Invariant() string { return kinds[f].invariant }
 
 // Says is how a breach is said; see kinds.
@@ -115,6 +117,7 @@ type Judge struct {
 	Skew                                                                [plan.MaxClients]int64
 }
 
+// New returns the judge of what c has checked.
 func New(c *plan.Setup) *Judge {
 	j := &Judge{c: c, exclusion: c.Checks("exclusion"), fencing: c.Checks("fencing"), ownership: c.Checks("ownership"),
 		Progress: c.Checks("progress"), accuracy: c.Checks("accuracy"), fenceOrder: c.Checks("fence-order"), fair: c.Checks("fairness")}
@@ -128,6 +131,7 @@ func New(c *plan.Setup) *Judge {
 	return j
 }
 
+// Stances are the clients'.
 type Stances [plan.MaxClients]*client.Stance
 
 // valid reports whether a client holds the lock by its own clock.

@@ -15,6 +15,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race/internal/trace"
 )
 
+// Replay runs the choices on a live server and tells what happens. One that can't be made is an error.
 func Replay(c *plan.Setup, choices []plan.Choice) (trace.Trace, error) {
 	w, err := NewWorld(c)
 	if err != nil {
@@ -87,7 +88,7 @@ func (s *narrator) add(d *Deed) {
 	w, c := s.w, d.choice
 	e := trace.Event{N: len(s.trace.Events) + 1, At: w.Now, Lost: d.lost}
 	switch {
-	case c.Clients():
+	case byClient(c):
 		e.Who = name(c.Client)
 		e.Cmd = commandText(d.Cmds, w.c.Key)
 		if d.lost == "" || d.lost == "reply" {
@@ -230,7 +231,7 @@ func (s *narrator) beliefs(d *Deed) map[string]trace.Belief {
 			b.State = trace.Dead
 		case p.paused:
 			b.State = trace.Paused
-		case d.write && d.choice.Client == i && d.choice.Clients():
+		case d.write && d.choice.Client == i && byClient(d.choice):
 			b.State = trace.Acts
 		case p.Holds && b.Now < p.Until:
 			b.State = trace.Holds

@@ -35,7 +35,7 @@ type World struct {
 	Crashes  bool              // a client that is not at rest may as well be dead: ask for progress everywhere
 }
 
-// NewWorld starts a server and the clients. close must be called.
+// NewWorld starts a server and the clients. Close must be called.
 func NewWorld(c *plan.Setup) (*World, error) {
 	s, err := oldredis.New(c.Server, oldredis.Options{Start: plan.Epoch})
 	if err != nil {
@@ -64,6 +64,7 @@ func NewWorld(c *plan.Setup) (*World, error) {
 	return w, nil
 }
 
+// Close ends the server and the clients.
 func (w *World) Close() {
 	for _, p := range w.Players {
 		p.stop()
@@ -74,6 +75,7 @@ func (w *World) Close() {
 	}
 }
 
+// Stances are the clients'.
 func (w *World) Stances() *judge.Stances {
 	var st judge.Stances
 	for i, p := range w.Players {
@@ -128,6 +130,9 @@ func (w *World) value(v string) uint32 {
 	return n
 }
 
+// byClient reports whether a choice is a client's own.
+func byClient(c plan.Choice) bool { return c.Verb < plan.Pass }
+
 // A Deed is what one choice did, for the narrator.
 type Deed struct {
 	choice  plan.Choice
@@ -153,7 +158,7 @@ func disabled(format string, args ...any) error { return Disabled{fmt.Sprintf(fo
 func (w *World) Apply(c plan.Choice) (*Deed, error) {
 	d := &Deed{choice: c}
 	var err error
-	if c.Clients() {
+	if byClient(c) {
 		if c.Client >= len(w.Players) {
 			return nil, disabled("there is no C%d", c.Client+1)
 		}
@@ -173,7 +178,7 @@ func (w *World) Apply(c plan.Choice) (*Deed, error) {
 	return d, nil
 }
 
-// fault notes the first breach of a step.
+// broke notes the first breach of a step.
 func (d *Deed) broke(b judge.Breach) {
 	if d.Breach.How == judge.None {
 		d.Breach = b

@@ -11,6 +11,7 @@ func Text(h uint64, s string) uint64 {
 	return h
 }
 
+// Truth is 1 or 0.
 func Truth(b bool) uint64 {
 	if b {
 		return 1

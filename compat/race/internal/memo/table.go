@@ -22,6 +22,7 @@ type slot[K, V any] struct {
 // A Pair is a key of two numbers, the first of them below the highest.
 type Pair [2]uint64
 
+// PairOf is never the zero key.
 func PairOf(a, b uint64) Pair { return Pair{a + 1, b} }
 
 func (k Pair) hash() uint64 { return Mix(k[0], k[1]) }
@@ -36,6 +37,7 @@ type Fingerprint uint64
 
 func (k Fingerprint) hash() uint64 { return uint64(k) }
 
+// Get returns what is remembered under k.
 func (t *Table[K, V]) Get(k K) (v V, ok bool) {
 	if t.n == 0 {
 		return v, false
@@ -113,9 +115,10 @@ func Room[T any](list []T, n int) []T {
 // Missing is the panic of a worker that asks what nobody has asked yet.
 type Missing struct{}
 
-// Frozen reports on what is known; see team.
+// Frozen: what is known is only looked at meanwhile, and may not grow.
 type Frozen bool
 
+// Check stops a worker that asks what is not known.
 func (f *Frozen) Check() {
 	if *f {
 		panic(Missing{})

@@ -131,6 +131,3 @@ func signed(d time.Duration) string {
 	}
 	return "+" + d.String()
 }
-
-// Clients reports whether the choice is a client's own.
-func (c Choice) Clients() bool { return c.Verb < Pass }

@@ -15,6 +15,7 @@ const ServerCount = 3
 // DownKey follows a server's name on the key that stands for its being gone.
 const DownKey = ":down"
 
+// Nth is the name of one of several servers, from 1.
 func Nth(n int) string { return "S" + strconv.Itoa(n) }
 
 // ServerOf is the server that a key is on; 0 if there is only one.

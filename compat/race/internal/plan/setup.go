@@ -20,8 +20,10 @@ type Setup struct {
 	KeepHistory bool // tells histories apart that come to the same memory, for tests
 }
 
+// DefaultKey is the Key of a Config that names none.
 const DefaultKey = "lock.report"
 
+// Processors are how many a search uses.
 func (c *Setup) Processors() int {
 	if c.Workers > 0 {
 		return c.Workers
@@ -177,7 +179,7 @@ func (c *Setup) patience() time.Duration {
 	return d + 2*skew
 }
 
-// SkewOf of a client's clock, in milliseconds.
+// SkewOf is how far a client's clock is ahead, in milliseconds.
 func (c *Setup) SkewOf(client int) int64 {
 	if client < len(c.Skew) {
 		return c.Skew[client].Milliseconds()
@@ -191,6 +193,7 @@ func (c *Setup) Runs(client int) string {
 	return names[min(client, len(names)-1)]
 }
 
+// IsBare reports whether a client runs its algorithm without compat.Locker.
 func (c *Setup) IsBare(client int) bool { return c.Bare || c.Entry(client).Bare }
 
 // Entry is what is known of a client's algorithm.

@@ -29,6 +29,7 @@ type Archive struct {
 	shelves   map[string]*shelf
 }
 
+// NewArchive keeps nothing yet.
 func NewArchive() *Archive { return &Archive{shelves: map[string]*shelf{}} }
 
 // A catalog numbers things by what two share exactly if they are equal.

@@ -43,7 +43,7 @@ func (u *turn) end() (state, breaches) {
 	return u.t, u.b
 }
 
-// step is a client's choice; see world.step, which does the same on live code,
+// step is a client's choice; see live.World, which does the same on live code,
 // but stops after each command. Here all commands of one write run together: a
 // server reads what a client has written in one piece. ran is how many commands
 // of a write run before a Cut.
@@ -166,7 +166,7 @@ func (u *turn) sendRefused(i, at, nth int) (can bool) {
 
 func (u *turn) node(i int) *node { return &u.x.runs.nodes[u.t.cells[i].node] }
 
-// local reports whether the client's next request runs along; see request.local.
+// local reports whether the client's next request runs along; see client.Request.Local.
 func (u *turn) local(i int) bool {
 	n := u.node(i)
 	return n.local != client.Shared && n.local.Is(u.x.trans.conns[u.t.cells[i].conn].Multi)

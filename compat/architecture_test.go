@@ -173,14 +173,17 @@ func TestImportsPointOneWay(t *testing.T) {
 		"compat/race/catalogue": {"compat/race/racetest", "cmd"},
 		"compat/race/view":      {"cmd"},
 
-		"compat/race/internal/trace":    {""},
-		"compat/race/internal/memo":     {""},
-		"compat/race/internal/plan":     {"compat/race/internal/"},
-		"compat/race/internal/client":   {"compat/race/internal/judge", "compat/race/internal/embedded", "compat/race/internal/live", "compat/race/internal/search"},
-		"compat/race/internal/judge":    {"compat/race/internal/embedded", "compat/race/internal/live", "compat/race/internal/search"},
-		"compat/race/internal/embedded": {"compat/race/internal/judge", "compat/race/internal/live", "compat/race/internal/search"},
-		"compat/race/internal/live":     {"compat/race/internal/search"},
-		"compat/race/internal/search":   {"compat/race/internal/live"},
+		"compat/race/internal/trace": {""},
+		"compat/race/internal/memo":  {""},
+		"compat/race/internal/plan":  {"compat/race/internal/"},
+		"compat/race/internal/client": {"compat/race/internal/judge", "compat/race/internal/embedded",
+			"compat/race/internal/live", "compat/race/internal/search"},
+		"compat/race/internal/judge": {"compat/race/internal/embedded", "compat/race/internal/live",
+			"compat/race/internal/search"},
+		"compat/race/internal/embedded": {"compat/race/internal/judge", "compat/race/internal/live",
+			"compat/race/internal/search"},
+		"compat/race/internal/live":   {"compat/race/internal/search"},
+		"compat/race/internal/search": {"compat/race/internal/live"},
 	} {
 		for _, dep := range deps(t, p) {
 			for _, b := range banned {
@@ -204,8 +207,8 @@ func TestPartsStandAlone(t *testing.T) {
 	}
 	for _, p := range parts {
 		switch p {
-		case "internal/chaos", "internal/simulate", "internal/promises", "internal/mutants": // which test all of it, and are no parts
-			continue
+		case "internal/chaos", "internal/simulate", "internal/promises", "internal/mutants":
+			continue // which test all of it, and are no parts
 		}
 		for _, dep := range deps(t, "compat/"+p) {
 			if !strings.HasPrefix(dep, "compat/internal/") {

@@ -25,31 +25,31 @@ var (
 	stopping = tested("compat", "NoRenewalAfterRelease|EachLockEnds|WaiterWakes")
 	execs    = tested("compat", "Exec|Pinned")
 
-	batches  = tested("compat/internal/promises", "Batch|RenewalsResume")
-	promised = tested("compat/internal/promises", "Fence|ReleaseAgain|ReleasedIsNot|NeverALease|DoSays|OldHandle|AfterAResolved|"+
+	batches  = promises("Batch|RenewalsResume")
+	promised = promises("Fence|ReleaseAgain|ReleasedIsNot|NeverALease|DoSays|OldHandle|AfterAResolved|" +
 		"TokenRace|DetachLoops|ResolvedExtend|BeliefNever|Doubts|EdgesOfTTL|Delayed|Close|DuringHandoff|Repair")
-	hostile     = tested("compat/internal/promises", "HostileBytes$")
-	suspends    = tested("compat/internal/promises", "Suspended")
+	hostile     = promises("HostileBytes$")
+	suspends    = promises("Suspended")
 	due         = tested("compat/internal/schedule", "Suspended")
-	overtake    = tested("compat/internal/promises", "Overtaken")
-	refusing    = tested("compat/internal/promises", "ARefusalProves")
-	undoing     = tested("compat/internal/promises", "FailedAttempts")
-	twotake     = tested("compat/internal/promises", "TwoTake")
+	overtake    = promises("Overtaken")
+	refusing    = promises("ARefusalProves")
+	undoing     = promises("FailedAttempts")
+	twotake     = promises("TwoTake")
 	cleaning    = tested("compat", "NewConnIsLeftClean")
-	rolling     = tested("compat/internal/promises", "RollingRestart|APartThatIsNew|QuorumInDoubt")
+	rolling     = promises("RollingRestart|APartThatIsNew|QuorumInDoubt")
 	downgrading = tested("compat/rwlock", "DowngradeOnAQuorum")
-	piped       = tested("compat/internal/promises", "NoMoreClients|NoTransactionIs")
+	piped       = promises("NoMoreClients|NoTransactionIs")
 	across      = tested("compat/cluster", "SetsAcross")
 	oneVote     = tested("compat/redlock", "OneServerIs")
 	still       = tested("compat/cluster", "StoodStill")
-	delayed     = tested("compat/internal/promises", "Delayed")
-	oncemore    = tested("compat/internal/promises", "ExtendOnceMore")
-	gaveUp      = tested("compat/internal/promises", "WhoGaveUp")
-	brought     = tested("compat/internal/promises", "BringsAlong")
-	answered    = tested("compat/internal/promises", "AnswersOfAServer|WhatWaitingCures")
-	lied        = tested("compat/internal/promises", "NeverOutlives|FailedAttempts")
-	dialing     = tested("compat/internal/promises", "ADialThat")
-	bounded     = tested("compat/internal/promises", "CleanupIsBounded|CloseIsBounded|ASilentKey|ReleaseTokenAfter|CloseWaits|DoSays")
+	delayed     = promises("Delayed")
+	oncemore    = promises("ExtendOnceMore")
+	gaveUp      = promises("WhoGaveUp")
+	brought     = promises("BringsAlong")
+	answered    = promises("AnswersOfAServer|WhatWaitingCures")
+	lied        = promises("NeverOutlives|FailedAttempts")
+	dialing     = promises("ADialThat")
+	bounded     = promises("CleanupIsBounded|CloseIsBounded|ASilentKey|ReleaseTokenAfter|CloseWaits|DoSays")
 	strange     = tested("compat/auto", "Strangers")
 
 	getset = tested("getsetlock", "^Test([^CM]|Classic)")
@@ -73,8 +73,8 @@ var (
 	refusals = tested("compat", "RefusedIsNotDone")
 	electing = tested("compat/cluster", "LockWaits|LockThrough")
 
-	batching = net{"compat/internal/simulate", "Simulation", []string{"-first", "-lock", "getset:guarded"}} // whose values change
-	simulate = net{"compat/internal/simulate", "Simulation", []string{"-first", "-runs", "1000"}}           // up to one that fails
+	batching = simulation("-lock", "getset:guarded") // whose values change
+	simulate = simulation("-runs", "1000")           // up to one that fails
 )
 
 // The columns of the matrix, the fast ones first.
@@ -86,7 +86,7 @@ var columns = slices.Concat(
 		"compat/multilock", "compat/bridge", "compat/conformance"),
 	[]column{
 		{"explorer", tested("compat/race/internal/explore", "DefaultHolds|LockerHolds|NewerLocks|PinnedPromises")},
-		{"simulation", net{"compat/internal/simulate", "Simulation", []string{"-first"}}}, // of fixed seeds
+		{"simulation", simulation()}, // of fixed seeds
 		{"compat", net{"compat", "", []string{"-test.skip=Imports|ImportBrings|PackageComments|StandAlone|Contributing"}}},
 	},
 	whole("compat/internal/promises"))
@@ -100,6 +100,12 @@ func whole(dirs ...string) (all []column) {
 }
 
 func tested(dir, run string) net { return net{dir: dir, run: run} }
+
+func simulation(args ...string) net {
+	return net{"compat/internal/simulate", "Simulation", append([]string{"-first"}, args...)}
+}
+
+func promises(run string) net { return tested("compat/internal/promises", run) }
 
 // atHome are the nets of a package's mutants that have no others.
 var atHome = map[string][]net{
@@ -148,9 +154,9 @@ var table = []mutant{
 	row("a lock's context goes on until its release is answered", "compat.Lock.on",
 		never("e.Kind == lease.Release"), tested("compat", "ContextEndsBeforeItsRelease"), simulate),
 	row("a step gives up with the check that it joined", "compat.server.check",
-		swap("s.await(ctx, key, 0)", "s.await(ctx, key, limit.Of(ctx))"), tested("compat/internal/promises", "ManyAtOnce")),
+		swap("s.await(ctx, key, 0)", "s.await(ctx, key, limit.Of(ctx))"), promises("ManyAtOnce")),
 	row("a loss that a release finds is nobody's", "compat.Lock.on",
-		swap("e.Kind <= lease.Release", "e.Kind < lease.Release"), tested("compat/internal/promises", "ACallFindsTheEnd")),
+		swap("e.Kind <= lease.Release", "e.Kind < lease.Release"), promises("ACallFindsTheEnd")),
 
 	// The state machine.
 	row("only the monotonic clock ends a lease", "lease.Past",
@@ -205,7 +211,7 @@ var table = []mutant{
 	row("an extension that may still shorten the lease is forgotten for a longer one", "lease.State.doubt",
 		swap("min(d.TTL, c.TTL)", "c.TTL")),
 	row("a bridge of two names never says that nothing sent before can still come", "bridge.TwoNames.Extend",
-		swap("Final: true", "Final: false"), tested("compat/internal/promises", "DetachAfterLost")),
+		swap("Final: true", "Final: false"), promises("DetachAfterLost")),
 	row("what was not sent speaks for the whole step", "protocol.Bind",
 		drop("w.Session.NotSent = notSent"), tested("compat/adapter", "")),
 	row("what was not sent speaks for the steps before it", "session.Session.Failed", drop("s.Open = s.Open || s.Ran"),
@@ -275,7 +281,7 @@ var table = []mutant{
 	row("a release that did not get through is not repeated", "compat.settler.releaseOne",
 		always("!st.Holds(l.Value)")),
 	row("a release whose first try arrived late is a loss", "compat.settler.releaseOne",
-		never("o == protocol.Refused && open && notOurs(err)"), tested("compat/internal/promises", "LateRequest"), simulate),
+		never("o == protocol.Refused && open && notOurs(err)"), promises("LateRequest"), simulate),
 	row("a release hides the loss", "compat.lostToo", always("s.Cause() != lease.Lost")),
 	row("a release of ours that got through is a loss", "compat.settler.settled",
 		never("errors.Is(h.over(), ErrReleased)")),
@@ -486,9 +492,9 @@ var table = []mutant{
 	row("a part forgets what else its key may hold", "compat.newLoose",
 		swap("slices.Backward(l.Or)", "slices.Backward(l.Or[:0])"), sets, votes),
 	row("an adopted value is a secret", "compat.Locker.hold", never("le.How == protocol.Adopted"),
-		tested("compat/internal/promises", "AdoptedIsNoSecret")),
+		promises("AdoptedIsNoSecret")),
 	row("a lock that came after its end is held", "compat.Locker.acquire",
-		always("!lease.Past(now, l.Until)"), tested("compat/internal/promises", "WhileTheClockIsSet")),
+		always("!lease.Past(now, l.Until)"), promises("WhileTheClockIsSet")),
 	row("a lock that came when nobody waited is held", "compat.Locker.acquire", always("ctx.Err() == nil"), settling),
 	row("an election ends the wait", "compat.wait.waitedOut", never("w.elects(err)"), electing),
 	row("a patient client's key goes after the waiter's ttl", "compat.wait.repair",
@@ -511,7 +517,7 @@ var table = []mutant{
 		crowd),
 	row("nor by an attempt that is refused", "compat.wait.after", swap("w.saw(held)", "w.held = held"), crowd),
 	row("a deadline that a connection notices is the context's end", "compat.wait.gaveUp",
-		never("ctx.Err() == nil"), tested("compat/internal/promises", "LockEndsAfterItsContext")),
+		never("ctx.Err() == nil"), promises("LockEndsAfterItsContext")),
 	row("a wait fails those behind it whatever their ttl", "compat.wait.concerns",
 		swap("return silent", "return math.MaxInt64"), tested("compat", "WaitEnds")),
 	row("a server was silent for as long as the key was held", "compat.wait.untilFree",
@@ -532,21 +538,21 @@ var table = []mutant{
 	row("another client's connection is returned while it is in use", "adapter.conn.cancellable",
 		drop("c.late = ended")),
 	row("a reader that was released by its token is extended back", "rwlock.Read.extend",
-		never("replies[0] == int64(1)"), tested("compat/internal/promises", "ReleasedByItsToken")),
+		never("replies[0] == int64(1)"), promises("ReleasedByItsToken")),
 	row("two causes are two lines", "oneline.joined.Error", swap(`"; "`, `"\n"`),
-		tested("compat/internal/oneline", ""), tested("compat/internal/promises", "ErrorsAreOneLine"),
+		tested("compat/internal/oneline", ""), promises("ErrorsAreOneLine"),
 		tested("compat/multilock", "PartlyLost"), tested("compat/cluster", "NobodyTells")),
 	row("a process that is passed over looks no more often", "queue.share.others",
 		swap("min(max(pace*pace, shortest), longest)", "1"), between),
 	row("an adoption is lost when the clock is set", "compat.Locker.adopt",
 		never("errors.Is(err, ErrLost)"),
-		tested("compat/internal/promises", "AdoptionLost")),
+		promises("AdoptionLost")),
 	row("a TTL that a server cuts to seconds is all there is", "protocol.State.End",
 		never(`s.Clock == "server" && s.TTL != NoTTL && !end.IsZero()`),
-		tested("compat/internal/promises", "DetachedIsAdoptable")),
+		promises("DetachedIsAdoptable")),
 	row("the context of a shortened lease ends as far before it as of the long one", "lease.State.End",
 		swap("s.asked.end()", "Claim{Until: s.asked.Until, TTL: s.held.TTL}.end()"),
-		tested("compat/internal/promises", "ShortenedLives")),
+		promises("ShortenedLives")),
 	row("an extension of two keys is never the last word", "getsetlock.TwoKeys.Extend",
 		swap("ch.Final = true", "ch.Final = false"),
 		oncemore),
@@ -569,13 +575,13 @@ var table = []mutant{
 	row("a bridge wakes nobody who waits for a message", "bridge.half.frees", always(`h.Signal == ""`)),
 	row("two readers are on two servers", "redlock.Quorum.twins", always("!q.abilities.Shared"), oneVote),
 	row("a part that is fresh counts", "redlock.Quorum.refill", drop("parts[i].fresh = true"),
-		tested("compat/internal/promises", "ReleasedByItsToken")),
+		promises("ReleasedByItsToken")),
 	row("what is late on one server is so for the quorum", "redlock.Quorum.Extend", always("sure < q.need"), downgrading),
 	row("what is late on one server counts as held", "redlock.Quorum.Extend",
 		never("a.err == nil && !fresh && was && parts[i].late"), delayed),
 	row("what is refused together is refused to each", "compat.Locker.renewBatch",
 		never("protocol.OutcomeOf(errs[i]) == protocol.Refused && !notOurs(errs[i]) && !answer.Passes(errs[i])"),
-		tested("compat/internal/promises", "ManyLocksBehind")),
+		promises("ManyLocksBehind")),
 	row("a reply of a master that was replaced counts", "cluster.Source.counts",
 		always("time.Since(s.named[addr]) < trust"), still),
 	row("a master's own map says that it is one", "cluster.Source.names", always("addr != from"), still),
@@ -590,7 +596,7 @@ var table = []mutant{
 	// Limits.
 	row("each that waits for a Dial waits without a limit", "mux.Pool.Get",
 		swap("return within(ctx, patience, p.wait)", "made, err := p.wait(ctx); return made, patience, err"),
-		sharing, tested("compat/internal/promises", "ManyAtOnce")),
+		sharing, promises("ManyAtOnce")),
 	row("a Dial that fails is told to nobody else", "mux.Pool.dial", drop("d.err = err"), dialing),
 	row("a Dial that was given up is told to all", "mux.Pool.dial", always("ctx.Err() == nil"), dialing),
 	row("a Dial goes on after Close", "mux.Pool.Close", drop("d.stop()")),
@@ -601,27 +607,27 @@ var table = []mutant{
 	row("a reply that is late on a shared connection is no ErrTimeout", "mux.Conn.ring",
 		swap("c.answer(m, nil, limit.ErrTimeout)", `c.answer(m, nil, errors.New("no reply in time"))`),
 		sharing, gaveUp),
-	row("what has ended is released", "lease.State.On", never("!e.At.IsZero() && s.past(e.At)"), tested("compat/internal/promises", "WhatHasEnded")),
+	row("what has ended is released", "lease.State.On", never("!e.At.IsZero() && s.past(e.At)"), promises("WhatHasEnded")),
 	row("Do does not say that Close has released its lock", "compat.Locker.Do", never("errors.Is(released, ErrReleased) && l.isClosed() && !errors.Is(err, ErrClosed)"),
-		tested("compat/internal/promises", "DoSaysThatItWasClosed")),
-	row("Close does not wait for calls", "cleaning.Crew.Enter", drop("c.jobs++"), tested("compat/internal/promises", "NothingHappens")),
-	row("two Lockers share what one Backend keeps", "compat.owned", never("b == Backend(s)"), tested("compat/internal/promises", "OneBackend")),
-	row("a step that panics keeps its connection", "compat.server.once", drop("#1/2 s.putBack(c)"), tested("compat/internal/promises", "PanicsLeave")),
-	row("a lock is nobody's when its heir panics", "compat.Locker.lock", drop("k.undo(op, g.Passed, nil)"), tested("compat/internal/promises", "PanicsLeave")),
+		promises("DoSaysThatItWasClosed")),
+	row("Close does not wait for calls", "cleaning.Crew.Enter", drop("c.jobs++"), promises("NothingHappens")),
+	row("two Lockers share what one Backend keeps", "compat.owned", never("b == Backend(s)"), promises("OneBackend")),
+	row("a step that panics keeps its connection", "compat.server.once", drop("#1/2 s.putBack(c)"), promises("PanicsLeave")),
+	row("a lock is nobody's when its heir panics", "compat.Locker.lock", drop("k.undo(op, g.Passed, nil)"), promises("PanicsLeave")),
 	row("a set whose time is up is left on its servers", "multilock.shares.of", swap("limit.Over(s.ctx)", "s.ctx.Err()"),
-		tested("compat/internal/promises", "OneTimeoutFor")),
+		promises("OneTimeoutFor")),
 	row("the wait for a connection counts for nothing", "wire.Conn.Begin",
-		swap("limit.Until(ctx)", "time.Time{}"), tested("compat/internal/promises", "TheWaitForAConnection")),
+		swap("limit.Until(ctx)", "time.Time{}"), promises("TheWaitForAConnection")),
 	row("each step has a Dial of its own", "lobby.Lobby.fill", swap("min(len(l.waiting), room)", "len(l.waiting)"),
 		tested("compat/internal/lobby", "")),
 	row("idle connections are trusted after a dead one", "lobby.Lobby.Doubt", drop("l.doubted, l.suspects = now, l.Idle()"),
-		tested("compat/internal/promises", "DiedWithoutAWord")),
-	row("a shared connection is never given back", "mux.Conn.ring", drop("c.ages()"), tested("compat/internal/promises", "APoolReplaces")),
-	row("a WATCH is shared", "mux.needs", swap("#2/2 return own", "return nothing"), tested("compat/internal/promises", "AStepHas")),
+		promises("DiedWithoutAWord")),
+	row("a shared connection is never given back", "mux.Conn.ring", drop("c.ages()"), promises("APoolReplaces")),
+	row("a WATCH is shared", "mux.needs", swap("#2/2 return own", "return nothing"), promises("AStepHas")),
 	row("a connection that wrote nothing is asked about writes", "mux.Step.do", never("need == same && s.on != nil"),
-		tested("compat/internal/promises", "AStepHas")),
+		promises("AStepHas")),
 	row("a quorum's check starts anew each time", "compat.server.goOn", always("left <= 0"),
-		tested("compat/internal/promises", "AQuorumFarAway")),
+		promises("AQuorumFarAway")),
 	row("an error looks through to the cause of the caller's context", "limit.Cause",
 		swap("&CallerError{why}", "why"), brought),
 	row("an error looks through to what a pool returned", "limit.Dialled",

@@ -53,9 +53,10 @@ func (p *Probe) freeFor(snap oldredis.Snapshot, like int) (ok bool) {
 		}
 	}()
 	fresh := &client.Agent{Setup: p.c, ID: 8}
-	k := compat.NewOn(compat.Source{Get: p.dial, Prompt: true}, client.Unchecked{Algorithm: fresh.Algorithm(like)}, compat.Options{
-		Clock: waiting{p: p}, Rand: func() float64 { return 0 }, MinPoll: 500 * time.Millisecond, MaxPoll: time.Second,
-	})
+	k := compat.NewOn(compat.Source{Get: p.dial, Prompt: true}, client.Unchecked{Algorithm: fresh.Algorithm(like)},
+		compat.Options{
+			Clock: waiting{p: p}, Rand: func() float64 { return 0 }, MinPoll: 500 * time.Millisecond, MaxPoll: time.Second,
+		})
 	_, err := k.Lock(context.Background(), p.c.Key, p.c.TTL)
 	return err == nil
 }

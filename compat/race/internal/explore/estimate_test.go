@@ -11,7 +11,8 @@ import (
 func TestHowManyAreLeft(t *testing.T) {
 	for _, c := range []plan.Config{
 		{Algorithm: "tx:renamed", Clients: 3, Ticks: 2, Faults: plan.Faults{LostReplies: 1, Late: -1}},
-		{Algorithm: "tx:classic", Clients: 3, Attempts: 1, Ticks: 3, Faults: plan.Faults{LostReplies: 1, Crash: true, Late: -1}},
+		{Algorithm: "tx:classic", Clients: 3, Attempts: 1, Ticks: 3,
+			Faults: plan.Faults{LostReplies: 1, Crash: true, Late: -1}},
 		{Algorithm: "getset:guarded", Ticks: 3, Faults: plan.Faults{LostReplies: 1, Late: -1}},
 		{Algorithm: "redlock", Server: "7.0", Attempts: 1, Ticks: 1, Faults: plan.Faults{Down: 1, Late: -1}},
 		{Algorithm: "rw:read+rw:write", Server: "7.0", Attempts: 1, Ticks: 3, Faults: plan.Faults{LostReplies: 1, Late: -1}},

@@ -55,7 +55,8 @@ func retrace(of *plan.Setup, w search.Way) (trace.Trace, error) {
 		return t, fmt.Errorf("race: the search found what the replay does not: %w", err)
 	}
 	if t.Verdict.Violated != w.Invariant {
-		return t, fmt.Errorf("race: the search found %s violated and the replay %q, by %s", w.Invariant, t.Verdict.Violated, t.Schedule)
+		return t, fmt.Errorf("race: the search found %s violated and the replay %q, by %s", w.Invariant,
+			t.Verdict.Violated, t.Schedule)
 	}
 	return t, nil
 }

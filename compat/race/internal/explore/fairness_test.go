@@ -28,7 +28,8 @@ func TestFairness(t *testing.T) {
 		steps := 0
 		if r.Verdict == search.Violated {
 			steps = len(r.Trace.Events)
-			if again, err := live.ReplaySchedule(r.Trace.Schedule, plan.Broken()); err != nil || again.Verdict != r.Trace.Verdict {
+			if again, err := live.ReplaySchedule(r.Trace.Schedule, plan.Broken()); err != nil ||
+				again.Verdict != r.Trace.Verdict {
 				t.Errorf("%s: replayed as %+v, %v", r.Trace.Schedule, again.Verdict, err)
 			}
 		}

@@ -134,7 +134,8 @@ var faults = []Fault{
 	{Name: "refused", Says: "the server refuses one command that writes; before 2.6.5 the rest of its transaction runs", set: func(c *plan.Setup) { c.Faults.Refusals = 1 }},
 	{Name: "late", Says: "a client stops twice between reading its clock and what it does on it", set: func(c *plan.Setup) { c.Faults.Late = 2 }},
 	{Name: "unreaped", Says: "expired keys may still be in memory", set: func(c *plan.Setup) { c.Faults.Unreaped = true }},
-	{Name: "skew", Says: "one clock is 3 s fast", set: func(c *plan.Setup) { c.Skew = []time.Duration{0, 3 * time.Second} }},
+	{Name: "skew", Says: "one clock is 3 s fast",
+		set: func(c *plan.Setup) { c.Skew = []time.Duration{0, 3 * time.Second} }},
 	{Name: "restart", Says: "the server, or one of several, restarts empty, once", set: func(c *plan.Setup) { c.Faults.Restart = 1 }},
 	{Name: "failover", Says: "a replica takes over that lacks the last write", set: func(c *plan.Setup) { c.Faults.Failover = 1 }, among: one},
 	{Name: "server down", Says: "one of several servers answers no more, and clients die", set: func(c *plan.Setup) { c.Faults.Down, c.Faults.Crash = 1, true }, among: several},
@@ -345,7 +346,8 @@ type filler struct {
 func (c Cell) Config() plan.Config { return c.setup().Config }
 
 func (c Cell) setup() *plan.Setup {
-	cfg := &plan.Setup{Config: plan.Config{Algorithm: c.Algorithm, Server: c.Server, Clients: c.Clients, Attempts: 2, Faults: plan.Faults{Late: -1}}}
+	cfg := &plan.Setup{Config: plan.Config{Algorithm: c.Algorithm, Server: c.Server, Clients: c.Clients, Attempts: 2,
+		Faults: plan.Faults{Late: -1}}}
 	if c.Clients >= 3 {
 		cfg.Attempts = 1
 		if first, _, several := strings.Cut(c.Algorithm, "+"); several {

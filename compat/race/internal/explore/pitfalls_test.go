@@ -49,7 +49,8 @@ func TestEachInvariantAlone(t *testing.T) {
 // A bound that was reached proves nothing, and says so.
 func TestBoundIsNotSafe(t *testing.T) {
 	r, err := Explore(context.Background(), plan.Config{Algorithm: "tx:classic", Clients: 3, Ticks: 4, MaxStates: 1000})
-	if err != nil || r.Verdict != search.BoundReached || r.Bound != "states" || !strings.Contains(r.String(), "proves nothing") {
+	if err != nil || r.Verdict != search.BoundReached || r.Bound != "states" ||
+		!strings.Contains(r.String(), "proves nothing") {
 		t.Errorf("%v, %v", r, err)
 	}
 	r, err = Explore(context.Background(), plan.Config{Algorithm: "tx:classic", Clients: 3, Ticks: 4, MaxMemory: 1 << 20})

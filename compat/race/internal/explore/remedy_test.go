@@ -20,7 +20,8 @@ func TestRemedies(t *testing.T) {
 		survives string // among others; "": none
 	}{
 		{plan.Config{Algorithm: "set:lua", Server: "7.0", Attempts: 1, Faults: plan.Faults{Restart: 1}}, "the restart", ""},
-		{plan.Config{Algorithm: "tx:guarded", Server: "7.0", Attempts: 1, Faults: plan.Faults{Restart: 1}}, "the restart", ""},
+		{plan.Config{Algorithm: "tx:guarded", Server: "7.0", Attempts: 1, Faults: plan.Faults{Restart: 1}},
+			"the restart", ""},
 		{plan.Config{Algorithm: "tx:guarded", Attempts: 1, Faults: plan.Faults{Failover: 1}}, "the failover", ""},
 		{plan.Config{Algorithm: "broken/get-del", Ticks: 3, Faults: plan.Faults{Late: -1}, Invariants: []string{"ownership"}}, "time that passes", "tx:renamed tx:guarded getset:guarded"},
 		{plan.Config{Algorithm: "tx:guarded", Attempts: 1, Ticks: 3, Write: true, Faults: plan.Faults{Late: -1}, Invariants: []string{"fencing"}}, "time that passes", "tx:guarded+fence"},

@@ -246,12 +246,15 @@ func newerLocks(t *testing.T, rest bool) {
 		steps int // 0: it holds
 	}{
 		{plan.Config{Algorithm: "set:published", Server: "7.0", Ticks: 3, Invariants: []string{"ownership"}}, 5},
-		{plan.Config{Algorithm: "set:lua", Server: "7.0", Ticks: 3, Faults: plan.Faults{LostReplies: 1, Crash: true, Late: -1}}, 0},
+		{plan.Config{Algorithm: "set:lua", Server: "7.0", Ticks: 3,
+			Faults: plan.Faults{LostReplies: 1, Crash: true, Late: -1}}, 0},
 		{plan.Config{Algorithm: "set:watch", Server: "noscript", Ticks: 3, Faults: plan.Faults{LostReplies: 1, Crash: true, Late: -1}}, 0},
-		{plan.Config{Algorithm: "set:script", Server: "2.6", Ticks: 3, Faults: plan.Faults{LostReplies: 1, Crash: true, Late: -1}}, 0},
+		{plan.Config{Algorithm: "set:script", Server: "2.6", Ticks: 3,
+			Faults: plan.Faults{LostReplies: 1, Crash: true, Late: -1}}, 0},
 		{plan.Config{Algorithm: published, Attempts: 1, Ticks: 2, Invariants: []string{"exclusion"}}, 13},
 		{plan.Config{Algorithm: published, Attempts: 1, Ticks: 3, Invariants: []string{"accuracy"}}, 11},
-		{plan.Config{Algorithm: published, Attempts: 1, Faults: plan.Faults{Crash: true}, Invariants: []string{"progress"}}, 2},
+		{plan.Config{Algorithm: published, Attempts: 1, Faults: plan.Faults{Crash: true},
+			Invariants: []string{"progress"}}, 2},
 		{plan.Config{Algorithm: shared, Clients: 3, Attempts: 1, Ticks: 3, Faults: plan.Faults{Crash: true, Late: -1}}, 0},
 		{plan.Config{Algorithm: "rw:write", Attempts: 1, Ticks: 3, Write: true, Invariants: []string{"fencing"}}, 18},
 		{plan.Config{Algorithm: "redlock", Server: "7.0", Attempts: 1, Faults: plan.Faults{Restart: 1, Late: -1}}, 7},
@@ -318,7 +321,8 @@ func TestStatesArePinned(t *testing.T) {
 		{plan.Config{Algorithm: "getset:guarded", Attempts: 2, Ticks: 2}, 1882},
 		{plan.Config{Algorithm: "set:lua", Server: "7.0", Attempts: 2, Ticks: 2, Faults: plan.Faults{Restart: 1}, Invariants: []string{"progress"}}, 6198},
 		{plan.Config{Algorithm: "rw:read/published+rw:write/published", Attempts: 1, Ticks: 2, Invariants: []string{"progress"}}, 3137},
-		{plan.Config{Algorithm: "redlock", Server: "7.0", Attempts: 1, Ticks: 1, Faults: plan.Faults{Down: 1, Late: -1}}, 32958},
+		{plan.Config{Algorithm: "redlock", Server: "7.0", Attempts: 1, Ticks: 1,
+			Faults: plan.Faults{Down: 1, Late: -1}}, 32958},
 	} {
 		r := explored(t, c.Config)
 		if r.States != c.states {

@@ -177,7 +177,8 @@ func (j *Judge) Command(g *Ghost, st *Stances, i int, now int64, before, after K
 		m.Bits |= gave
 	}
 	for k := range j.c.Clients {
-		if st[k].Phase == client.Acquiring && (before.Present && was != uint8(k+1) || after.Present && g.Writer != uint8(k+1)) {
+		if st[k].Phase == client.Acquiring && (before.Present && was != uint8(k+1) ||
+			after.Present && g.Writer != uint8(k+1)) {
 			g.Mark[k].Bits |= saw
 		}
 	}

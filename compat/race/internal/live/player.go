@@ -96,7 +96,8 @@ func (w *World) act(d *Deed, c plan.Choice) error {
 func (w *World) step(d *Deed, c plan.Choice) error {
 	i := c.Client
 	p := w.Players[i]
-	faulty := c.Verb == plan.Drop || c.Verb == plan.Sever || c.Verb == plan.Cut || c.Verb == plan.Refuse || c.Verb == plan.Delay
+	faulty := c.Verb == plan.Drop || c.Verb == plan.Sever || c.Verb == plan.Cut || c.Verb == plan.Refuse ||
+		c.Verb == plan.Delay
 	if c.Verb == plan.Look && p.Pending.Kind != client.ReadsClock {
 		return disabled("C%d is not about to read its clock", i+1)
 	}
@@ -287,7 +288,8 @@ func (w *World) run(d *Deed, i int, conn *oldredis.Conn, cmds [][]string, refuse
 	}
 	w.writes(was, uint8(i+1))
 	if w.Judge.Form != plan.OneKey {
-		d.broke(w.Judge.Values(&w.ghost, w.Stances(), i, w.Now, w.standing(content.Entries(w.Server), w.Server.Snapshot().Entries(w.Server))))
+		d.broke(w.Judge.Values(&w.ghost, w.Stances(), i, w.Now,
+			w.standing(content.Entries(w.Server), w.Server.Snapshot().Entries(w.Server))))
 	} else {
 		d.broke(w.Judge.Command(&w.ghost, w.Stances(), i, w.Now, before, w.key(), wrote, touched, late))
 	}
@@ -317,7 +319,8 @@ func (w *World) resume(d *Deed, i int, got client.Answer) {
 			p.last, p.ended = r.How, true
 			d.results = append(d.results, r)
 		}
-		stands := w.Judge.Form == plan.Members && r.Op == client.OpAcquire && p.Value != "" && judge.Stands(w.Server.Snapshot().Entries(w.Server), p.Value)
+		stands := w.Judge.Form == plan.Members && r.Op == client.OpAcquire && p.Value != "" &&
+			judge.Stands(w.Server.Snapshot().Entries(w.Server), p.Value)
 		d.broke(w.Judge.Result(&w.ghost, &p.Stance, i, w.Now, r, stands))
 		d.broke(w.Judge.Turn(&w.ghost, w.Stances(), i, r))
 	}

@@ -64,7 +64,8 @@ type narrator struct {
 func newNarrator(w *World) *narrator {
 	c := w.c
 	s := &narrator{w: w, trace: trace.Trace{
-		Format: trace.TraceFormat, Title: c.Name, Algorithm: c.Algorithm, Server: c.Server, Key: c.Key, TTL: c.TTL.Milliseconds(),
+		Format: trace.TraceFormat, Title: c.Name, Algorithm: c.Algorithm, Server: c.Server, Key: c.Key,
+		TTL: c.TTL.Milliseconds(),
 	}}
 	for i := range c.Clients {
 		client := trace.Client{Name: name(i), Skew: c.SkewOf(i)}

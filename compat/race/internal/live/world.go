@@ -41,7 +41,8 @@ func NewWorld(c *plan.Setup) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &World{c: c, Judge: judge.New(c), Server: s, values: map[string]uint32{"": 0}, onlooker: s.Dial().(*oldredis.Conn)}
+	w := &World{c: c, Judge: judge.New(c), Server: s, values: map[string]uint32{"": 0},
+		onlooker: s.Dial().(*oldredis.Conn)}
 	if err := embedded.Given(c, s); err != nil {
 		s.Close()
 		return nil, err
@@ -88,7 +89,8 @@ func (w *World) Stances() *judge.Stances {
 func (w *World) key() judge.KeyState {
 	for _, e := range w.Server.Snapshot().Entries(w.Server) {
 		if e.DB == 0 && e.Key == w.c.Key {
-			k := judge.KeyState{Present: true, Alive: !e.Unreaped, Value: w.value(e.Type + e.Value + strings.Join(e.Elements, "\x00"))}
+			k := judge.KeyState{Present: true, Alive: !e.Unreaped,
+				Value: w.value(e.Type + e.Value + strings.Join(e.Elements, "\x00"))}
 			if !e.Expires.IsZero() {
 				k.Dies = plan.Millis(e.Expires)
 			}

@@ -49,7 +49,8 @@ func Line(c Config) string {
 			add(*f.on, f.word)
 		}
 	}
-	if full, err := Complete(Config{Algorithm: c.Algorithm, Locks: c.Locks, New: c.New, Write: c.Write, Fence: c.Fence, Wait: c.Wait}); err == nil && c.Invariants != nil {
+	if full, err := Complete(Config{Algorithm: c.Algorithm, Locks: c.Locks, New: c.New, Write: c.Write, Fence: c.Fence,
+		Wait: c.Wait}); err == nil && c.Invariants != nil {
 		check := strings.Join(c.Invariants, ",")
 		add(check != strings.Join(full.Invariants, ","), "check="+check)
 	}

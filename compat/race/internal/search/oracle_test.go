@@ -125,7 +125,10 @@ func (k *walker) macros(s stand) (list []macro) {
 		verb plan.Verb
 		kind int
 		on   bool
-	}{{plan.Evict, ofEvict, true}, {plan.Restart, ofRestart, true}, {plan.Failover, ofFailover, true}, {plan.Down, ofDown, true}} {
+	}{
+		{plan.Evict, ofEvict, true}, {plan.Restart, ofRestart, true}, {plan.Failover, ofFailover, true},
+		{plan.Down, ofDown, true},
+	} {
 		for n := min(1, k.c.Servers()); s.budget.has(v.kind) && n <= k.c.Servers(); n++ {
 			list = append(list, macro{[]plan.Choice{{Verb: v.verb, Server: n}}, spend(v.kind)})
 		}
@@ -226,7 +229,8 @@ func (k *walker) take(s stand, m macro) *stand {
 			}
 		}
 	}
-	if v := m.choices[0].Verb; v == plan.Reap && was == w.Server.Snapshot().ContentKey() || v == plan.Failover && before == was {
+	if v := m.choices[0].Verb; v == plan.Reap && was == w.Server.Snapshot().ContentKey() ||
+		v == plan.Failover && before == was {
 		return nil
 	}
 	k.transitions++
@@ -266,15 +270,18 @@ func oracle(t *testing.T, rest bool) {
 		{Algorithm: "getset:guarded", Attempts: 1, Ticks: 1, Extend: true, Faults: plan.Faults{Late: 1}},
 		{Algorithm: "getset:classic", Attempts: 2, Bare: true, Faults: plan.Faults{LostRequests: 1, Crash: true}},
 		{Algorithm: "getset:classic+tx:guarded", Attempts: 1, Ticks: 2},
-		{Algorithm: "broken/del-setnx", Attempts: 1, Ticks: 3, Given: []string{"SET {key} t=-2s"}, Faults: plan.Faults{Late: 1}},
+		{Algorithm: "broken/del-setnx", Attempts: 1, Ticks: 3, Given: []string{"SET {key} t=-2s"},
+			Faults: plan.Faults{Late: 1}},
 		{Algorithm: "broken/get-del", Attempts: 1, Ticks: 2, Skew: []time.Duration{0, 3 * time.Second}},
 		{Algorithm: "broken/bare-del", Attempts: 1, Ticks: 1, Faults: f},
 		{Algorithm: "broken/multi-setnx-expire", Attempts: 1, Ticks: 2, Server: "2.6", Faults: plan.Faults{Late: 1}},
 		{Algorithm: "getset:classic", Server: "twemproxy", Attempts: 1, Ticks: 1},
 		{Algorithm: "set:lua", Server: "7.0", Attempts: 1, Faults: plan.Faults{Restart: 1, Failover: 1}},
-		{Algorithm: "getset:listed", Server: "2.0", Attempts: 1, Ticks: 3, Keep: true, Faults: plan.Faults{Refusals: 1, Late: -1}},
+		{Algorithm: "getset:listed", Server: "2.0", Attempts: 1, Ticks: 3, Keep: true,
+			Faults: plan.Faults{Refusals: 1, Late: -1}},
 		{Algorithm: "tx:renamed/listcas", Server: "2.4", Attempts: 1, Ticks: 1, Faults: plan.Faults{Refusals: 1, Late: -1}},
-		{Algorithm: "tx:guarded", Server: "2.6", Attempts: 1, Ticks: 1, Extend: true, Faults: plan.Faults{Refusals: 1, Late: -1}},
+		{Algorithm: "tx:guarded", Server: "2.6", Attempts: 1, Ticks: 1, Extend: true,
+			Faults: plan.Faults{Refusals: 1, Late: -1}},
 		{Algorithm: "rw:read+rw:write", Attempts: 1, Ticks: 2, Write: true, Fence: true, Faults: plan.Faults{Late: -1}},
 		{Algorithm: "rw:read/published+rw:write/published", Attempts: 1, Ticks: 1, Faults: plan.Faults{Late: -1}},
 		{Algorithm: "tx:renamed/pinned", Attempts: 2, Ticks: 1, Faults: plan.Faults{Restart: 1, Late: -1}},
@@ -282,13 +289,16 @@ func oracle(t *testing.T, rest bool) {
 		{Algorithm: "getset:guarded/pinned", Attempts: 2, Ticks: 2, Keep: true, Faults: plan.Faults{Late: -1}},
 		{Algorithm: "broken/unverified-watch", Attempts: 1, Ticks: 2, Extend: true},
 		{Algorithm: "getset:guarded", Attempts: 1, Ticks: 1, ExtendTo: toBoth, Faults: plan.Faults{LostReplies: 1, Late: -1}},
-		{Algorithm: "tx:guarded/pinned", Attempts: 1, Ticks: 1, ExtendTo: toShorter, OneConn: true, Faults: plan.Faults{LostReplies: 1, Late: -1}},
+		{Algorithm: "tx:guarded/pinned", Attempts: 1, Ticks: 1, ExtendTo: toShorter, OneConn: true,
+			Faults: plan.Faults{LostReplies: 1, Late: -1}},
 		{Algorithm: "tx:guarded", Attempts: 1, Extend: true, Detach: true, Faults: plan.Faults{LostReplies: 1, Crash: true}},
 		{Algorithm: "tx:guarded/pinned", Attempts: 1, Handoff: true, StaleHandle: true, Faults: plan.Faults{LostReplies: 1}},
 		{Algorithm: "set:lua", Server: "7.0", Attempts: 1, Ticks: 1, Batch: true, Faults: plan.Faults{Late: -1}},
 		{Algorithm: "getset:listed", Attempts: 1, Signal: true, Given: someWaits, Faults: plan.Faults{Cuts: 1}},
-		{Algorithm: "broken/keeps-the-longer-end", Attempts: 1, Ticks: 2, ExtendTo: toShorter, Faults: plan.Faults{LostReplies: 1, Late: -1}},
-		{Algorithm: "broken/stale-handle", Attempts: 1, Handoff: true, StaleHandle: true, Faults: plan.Faults{LostReplies: 1}},
+		{Algorithm: "broken/keeps-the-longer-end", Attempts: 1, Ticks: 2, ExtendTo: toShorter,
+			Faults: plan.Faults{LostReplies: 1, Late: -1}},
+		{Algorithm: "broken/stale-handle", Attempts: 1, Handoff: true, StaleHandle: true,
+			Faults: plan.Faults{LostReplies: 1}},
 		{Algorithm: "tx:renamed", Attempts: 1, Faults: plan.Faults{LateRequests: 1, Late: -1}},
 		{Algorithm: "set:lua", Server: "7.0", Attempts: 1, Faults: plan.Faults{LateRequests: 1, Restart: 1, Late: -1}},
 		{Algorithm: "tx:guarded/pinned", Attempts: 1, Faults: plan.Faults{LateRequests: 1, Late: -1}},

@@ -71,15 +71,19 @@ var small = []plan.Config{
 	{Algorithm: "broken/get-del", Clients: 3, Attempts: 1, Ticks: 2, Each: true},
 	{Algorithm: "broken/del-setnx", Clients: 3, Attempts: 1, Ticks: 3, Each: true, Faults: plan.Faults{Late: -1}},
 	{Algorithm: "broken/bare-del", Ticks: 1, Each: true, Faults: plan.Faults{LostReplies: 1}},
-	{Algorithm: "tx:renamed/pinned", Ticks: 2, Each: true, Extend: true, Faults: plan.Faults{Cuts: 1, Crash: true, Late: 1}},
+	{Algorithm: "tx:renamed/pinned", Ticks: 2, Each: true, Extend: true,
+		Faults: plan.Faults{Cuts: 1, Crash: true, Late: 1}},
 	{Algorithm: "getset:guarded/pinned", Ticks: 3, Each: true, Faults: plan.Faults{LostReplies: 1, Evict: 1, Late: -1}},
 	{Algorithm: "broken/unverified-watch", Attempts: 1, Ticks: 3, Each: true, Extend: true, Faults: plan.Faults{Late: 1}},
 	{Algorithm: "getset:guarded/pinned", Attempts: 1, Ticks: 3, Each: true, Handoff: true, Fence: true, Faults: plan.Faults{LostReplies: 1, Late: -1}},
-	{Algorithm: "getset:guarded/pinned", Attempts: 1, Ticks: 2, Each: true, ExtendTo: toBoth, Faults: plan.Faults{LostReplies: 2, Late: -1}},
+	{Algorithm: "getset:guarded/pinned", Attempts: 1, Ticks: 2, Each: true, ExtendTo: toBoth,
+		Faults: plan.Faults{LostReplies: 2, Late: -1}},
 	{Algorithm: "tx:renamed", Attempts: 1, Ticks: 2, Each: true, Extend: true, Detach: true, Fence: true, Faults: plan.Faults{LostReplies: 1, Late: -1}},
 	{Algorithm: "getset:listed", Attempts: 1, Ticks: 3, Each: true, Handoff: true, StaleHandle: true, Faults: plan.Faults{LostReplies: 1, Late: -1}},
-	{Algorithm: "tx:guarded", Attempts: 1, Ticks: 2, Each: true, Batch: true, Faults: plan.Faults{LostReplies: 1, Late: -1}},
-	{Algorithm: "tx:guarded/pinned", Attempts: 1, Ticks: 2, Each: true, Signal: true, Given: someWaits, Faults: plan.Faults{Cuts: 1, Late: -1}},
+	{Algorithm: "tx:guarded", Attempts: 1, Ticks: 2, Each: true, Batch: true,
+		Faults: plan.Faults{LostReplies: 1, Late: -1}},
+	{Algorithm: "tx:guarded/pinned", Attempts: 1, Ticks: 2, Each: true, Signal: true, Given: someWaits,
+		Faults: plan.Faults{Cuts: 1, Late: -1}},
 	{Algorithm: "set:lua", Server: "7.0", Ticks: 2, Each: true, Faults: plan.Faults{Restart: 1, LostReplies: 1, Late: -1}},
 	{Algorithm: "rw:read+rw:read+rw:write", Clients: 3, Attempts: 1, Ticks: 1, Each: true, Faults: plan.Faults{LostReplies: 1, Evict: 1, Late: -1}},
 	{Algorithm: "rw:read/published+rw:write/published", Attempts: 1, Ticks: 2, Each: true, Extend: true, Faults: plan.Faults{Late: 1}},
@@ -124,10 +128,12 @@ func TestLongReductionsLoseNothing(t *testing.T) {
 		named := searched(t, apart, nil)
 		split := searchedWith(t, c, true, nil)
 		if falls(named) != falls(want) || falls(split) != falls(want) {
-			t.Errorf("%s: breaks %s; clients told apart %s; histories told apart %s", plan.Line(c), falls(want), falls(named), falls(split))
+			t.Errorf("%s: breaks %s; clients told apart %s; histories told apart %s", plan.Line(c), falls(want), falls(named),
+				falls(split))
 		}
 		if len(named.links) < len(want.links) || len(split.links) < len(want.links) {
-			t.Errorf("%s: %d states; %d and %d with more told apart", plan.Line(c), len(want.links), len(named.links), len(split.links))
+			t.Errorf("%s: %d states; %d and %d with more told apart", plan.Line(c), len(want.links), len(named.links),
+				len(split.links))
 		}
 	}
 }
@@ -136,7 +142,8 @@ func TestLongReductionsLoseNothing(t *testing.T) {
 // their clients: every class of states that differ in names only is one state, and none is two. (When each
 // client's own code was run, 13,343 were found here in place of 13,324.)
 func TestSymmetryHasOneStateOfEach(t *testing.T) {
-	c := plan.Config{Algorithm: "tx:classic", Clients: 3, Attempts: 1, Ticks: 3, Faults: plan.Faults{LostReplies: 1, Late: -1}}
+	c := plan.Config{Algorithm: "tx:classic", Clients: 3, Attempts: 1, Ticks: 3,
+		Faults: plan.Faults{LostReplies: 1, Late: -1}}
 	want := searched(t, c, nil)
 	c.NoSymmetry = true
 	apart := searched(t, c, func(x *search) { x.exact = map[state]bool{} })

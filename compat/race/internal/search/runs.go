@@ -214,8 +214,11 @@ func (rs *Runs) shape(p *played) uint64 {
 	who := p.ID
 	f := client.Fact{}
 	st := &p.Stance
-	for _, n := range [...]uint64{uint64(rs.sort(who)), uint64(st.Phase), uint64(st.Attempt), memo.Truth(st.Holds), uint64(st.Until),
-		uint64(st.Fence), uint64(st.Asked), memo.Truth(st.Lossy), memo.Truth(st.Got), uint64(p.Issued), uint64(p.Open), memo.Truth(p.at.Along), p.Memory.Past.Shape, p.Memory.Now.Shape} {
+	for _, n := range [...]uint64{
+		uint64(rs.sort(who)), uint64(st.Phase), uint64(st.Attempt), memo.Truth(st.Holds), uint64(st.Until),
+		uint64(st.Fence), uint64(st.Asked), memo.Truth(st.Lossy), memo.Truth(st.Got),
+		uint64(p.Issued), uint64(p.Open), memo.Truth(p.at.Along), p.Memory.Past.Shape, p.Memory.Now.Shape,
+	} {
 		f.Number(n)
 	}
 	f.Text(st.Value, who)

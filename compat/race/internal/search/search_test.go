@@ -28,7 +28,8 @@ func TestLongSearch(t *testing.T) {
 func TestArchiveKeepsAnswers(t *testing.T) {
 	a := NewArchive()
 	of := func(server string) *plan.Setup {
-		full, err := plan.Complete(plan.Config{Algorithm: "tx:classic/published", Server: server, Ticks: 3, Each: true, Faults: plan.Faults{Unreaped: true, Late: -1}})
+		full, err := plan.Complete(plan.Config{Algorithm: "tx:classic/published", Server: server, Ticks: 3, Each: true,
+			Faults: plan.Faults{Unreaped: true, Late: -1}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -327,8 +327,8 @@ func (u *turn) spend(verb plan.Verb) {
 	}
 }
 
-var kindOfFault = [...]int{plan.Drop: ofReplies, plan.Sever: ofRequests, plan.Cut: ofCuts, plan.Refuse: ofRefusals, plan.Restart: ofRestart,
-	plan.Failover: ofFailover, plan.Evict: ofEvict, plan.Down: ofDown, plan.Jump: 0}
+var kindOfFault = [...]int{plan.Drop: ofReplies, plan.Sever: ofRequests, plan.Cut: ofCuts, plan.Refuse: ofRefusals,
+	plan.Restart: ofRestart, plan.Failover: ofFailover, plan.Evict: ofEvict, plan.Down: ofDown, plan.Jump: 0}
 
 // act lets the server do something by itself; see witness.perform.
 func (u *turn) act(verb plan.Verb, n int32) {

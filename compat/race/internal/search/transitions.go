@@ -184,7 +184,9 @@ func (t *transitions) reply(id uint32) uint32 {
 
 // do returns what the server does with a request, and the number under which
 // it is remembered. It refuses one of its commands, counted from 1; 0: none.
-func (t *transitions) do(n uint32, now int32, req uint32, r *client.Request, conn uint16, refused int) (uint32, *executed) {
+func (t *transitions) do(
+	n uint32, now int32, req uint32, r *client.Request, conn uint16, refused int,
+) (uint32, *executed) {
 	a, b := uint64(n)<<32|uint64(req), uint64(refused)<<48|uint64(uint32(now))<<16|uint64(conn)
 	id := t.done.Find(memo.PairOf(a, b), &t.frozen, func() uint32 {
 		t.ran++

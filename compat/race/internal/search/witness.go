@@ -86,7 +86,8 @@ func (w *witness) answer(q inquiry) answered {
 	case askWatched:
 		w.actor.SetState(a.state(q.conn))
 		w.watcher.SetState(a.state(q.watcher))
-		embedded.RunRefusing(w.s, w.actor, a.commands(q.request), int(q.refused)) //nolint:errcheck // the watcher is what counts
+		cmds := a.commands(q.request)
+		embedded.RunRefusing(w.s, w.actor, cmds, int(q.refused)) //nolint:errcheck // the watcher is what counts
 	case askActWatched:
 		w.watcher.SetState(a.state(q.watcher))
 		w.perform(q.verb, q.now, q.until)

@@ -15,11 +15,14 @@ SETNXLOCK_INTEROP ?= installed
 ADAPTERS = compat/adapter/goredis compat/adapter/rueidis compat/adapter/prometheus compat/adapter/otel
 MODULES = $(ADAPTERS) bench compat/race/browser compat/internal/chaos
 
+# The engine's parts: what is below compat/internal but for the programs and tests over all of it.
+PARTS = $$($(GO) list ./compat/internal/... | grep -vE '/(mutants|promises|simulate)$$')
+
 PLATFORMS = linux/amd64 linux/arm64 linux/386 linux/arm darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 \
 	freebsd/amd64 freebsd/arm64 openbsd/amd64 openbsd/arm64
 FOUR = linux/arm64 linux/386 darwin/arm64 windows/amd64
 
-# Each test's servers are small, and soon gone: with Go's own figures half of the processor time of compat/promises goes into collecting them.
+# Each test's servers are small, and soon gone: with Go's own figures half of the processor time of the promises goes into collecting them.
 quick test long busy race mutants matrix fuzz simulate: export GOGC ?= 1000
 quick test long busy race mutants matrix fuzz simulate: export GOMEMLIMIT ?= 1GiB
 quick test long busy race mutants matrix fuzz simulate: export GODEBUG ?= memprofilerate=0
@@ -33,7 +36,7 @@ demo:
 ## quick: while working: vet, the engine's parts, the wire of old servers, one lock on two of them
 quick:
 	@$(GO) vet ./compat/... ./getsetlock ./txlock
-	$(GO) test -vet=off ./compat/internal/... ./compat/oldredis
+	$(GO) test -vet=off $(PARTS) ./compat/oldredis
 	SETNXLOCK_TEST=embedded $(GO) test -vet=off -run 'TestConformance/oldredis-(2.4|7.0)/tx:guarded$$' ./compat/conformance
 
 ## test: on the embedded servers, a real redis-server, and the addresses in SETNXLOCK_TEST_REDIS; installs redis-server if it is missing
@@ -61,13 +64,13 @@ busy:
 
 ## mutants: two hundred mistakes, compiled once and switched on one after another: a fast test must fail for each
 mutants:
-	$(GO) run ./compat/mutants
+	$(GO) run ./compat/internal/mutants
 
 MATRIX ?= $${TMPDIR:-/tmp}/setnxlock-matrix.jsonl
 
 ## matrix: which tests see which mistake of the engine; hours: MATRIX keeps what was run, and the next run goes on from there
 matrix:
-	$(GO) run ./compat/mutants -matrix "$(MATRIX)"
+	$(GO) run ./compat/internal/mutants -matrix "$(MATRIX)"
 
 ## chaos: every lock over servers that it starts and breaks, redis-server and those in SETNXLOCK_TEST_BINARIES, for FOR together
 chaos:
@@ -75,19 +78,19 @@ chaos:
 
 ## race: the engine and the adapters under the race detector, on virtual time
 race:
-	SETNXLOCK_TEST=embedded $(GO) test -race -vet=off -timeout 15m ./compat ./compat/internal/... ./compat/adapter
+	SETNXLOCK_TEST=embedded $(GO) test -race -vet=off -timeout 15m ./compat $(PARTS) ./compat/adapter
 	@set -e; for m in $(ADAPTERS); do (cd $$m && SETNXLOCK_TEST=embedded $(GO) test -race -vet=off -timeout 15m ./...); done
 
 ## race-all: every package under it, one at a time: real servers have to answer beside it; of the explorer and its command, which are slow under it and run on one goroutine, a part; not the bench, which measures
 race-all:
-	$(GO) test -race -p 1 -timeout 30m -skip 'TestScripts/race' $$($(GO) list ./... | grep -v '/compat/race$$')
-	$(GO) test -race -timeout 30m -run 'Around|ArePinned|Broken|Schedule|JSON' ./compat/race
+	$(GO) test -race -p 1 -timeout 30m -skip 'TestScripts/race' $$($(GO) list ./... | grep -vE '/compat/race/internal/(explore|search)$$')
+	$(GO) test -race -timeout 30m -run 'ArePinned|Broken' ./compat/race/internal/explore
 	@set -e; for m in $(filter-out bench,$(MODULES)); do (cd $$m && $(GO) test -race -p 1 -timeout 30m ./...); done
 
 ## interop: against the real clients of other languages, from npm, PyPI, Maven Central and Debian; writes docs/interop.md
 interop:
-	@./compat/dialect/interop/install.sh || echo "not every client was installed; SETNXLOCK_INTEROP=all makes that a failure" >&2
-	SETNXLOCK_INTEROP=$(SETNXLOCK_INTEROP) $(GO) test ./compat/dialect/interop -count=1 -timeout 15m -v -run Interop -update
+	@./compat/dialect/internal/interop/install.sh || echo "not every client was installed; SETNXLOCK_INTEROP=all makes that a failure" >&2
+	SETNXLOCK_INTEROP=$(SETNXLOCK_INTEROP) $(GO) test ./compat/dialect/internal/interop -count=1 -timeout 15m -v -run Interop -update
 	SETNXLOCK_INTEROP=$(SETNXLOCK_INTEROP) $(GO) test ./cmd/setnxlock -count=1 -v -run Interop
 
 ## interop-all: the same, where a client that could not be installed is a failure
@@ -96,9 +99,9 @@ interop-all:
 
 ## simulate: processes of Lockers through seeded faults on virtual time, for FOR on every core; SEED=n tells that run line by line
 simulate:
-	@$(GO) test -c -o $${TMPDIR:-/tmp}/setnxlock-simulate ./compat/simulate
-	@if [ -n "$(SEED)" ]; then cd compat/simulate && exec $${TMPDIR:-/tmp}/setnxlock-simulate -test.run Simulation -test.v -test.cpu 1 -seed $(SEED) -sections $(SECTIONS) -only; fi; \
-	cd compat/simulate; n=$$(getconf _NPROCESSORS_ONLN); first=$$(date +%s)0; pids=; failed=0; \
+	@$(GO) test -c -o $${TMPDIR:-/tmp}/setnxlock-simulate ./compat/internal/simulate
+	@if [ -n "$(SEED)" ]; then cd compat/internal/simulate && exec $${TMPDIR:-/tmp}/setnxlock-simulate -test.run Simulation -test.v -test.cpu 1 -seed $(SEED) -sections $(SECTIONS) -only; fi; \
+	cd compat/internal/simulate; n=$$(getconf _NPROCESSORS_ONLN); first=$$(date +%s)0; pids=; failed=0; \
 	for i in $$(seq $$n); do $${TMPDIR:-/tmp}/setnxlock-simulate -test.run Simulation -test.v -test.timeout 0 -test.cpu 1 -seed $$((first + i)) -step $$n -sections $(SECTIONS) -for $(FOR) & pids="$$pids $$!"; done; \
 	for p in $$pids; do wait $$p || failed=1; done; exit $$failed
 
@@ -124,7 +127,7 @@ gobench:
 
 ## mixing: the table of docs/mixing.md anew; every pair: setnxlock race mixing -o FILE, minutes
 mixing:
-	$(GO) test ./compat/race/mixing -count=1 -run TestPageIsNotStale -update-mixing
+	$(GO) test ./cmd/setnxlock/internal/mixing -count=1 -run TestPageIsNotStale -update-mixing
 
 ## site: the races and the workbench as a web site in SITE (default: setnxlock-site in the temporary folder), for a browser from the disk or any static host
 site: DIR := $(abspath $(or $(SITE),$(or $(TMPDIR),/tmp)/setnxlock-site))
@@ -154,8 +157,8 @@ platforms:
 		case $$p in */386 | windows/amd64 | darwin/amd64 | freebsd/amd64 | openbsd/amd64) GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) vet ./... ;; esac; \
 	done
 	@echo js/wasm
-	@GOOS=js GOARCH=wasm $(GO) build ./compat/race/... ./compat/oldredis/...
-	@GOOS=js GOARCH=wasm $(GO) vet ./compat/race ./compat/race/catalogue/... ./compat/oldredis # not view: a browser writes no pages
+	@GOOS=js GOARCH=wasm $(GO) build ./compat/race/... ./compat/oldredis/... ./cmd/setnxlock/internal/workbench/...
+	@GOOS=js GOARCH=wasm $(GO) vet ./compat/race ./compat/race/internal/... ./compat/race/catalogue/... ./compat/oldredis # not view: a browser writes no pages
 
 ## snapshot: what .goreleaser.yaml makes for a release, made twice, compared, installed and used; wants root, dpkg, rpm and jq
 snapshot:

@@ -172,6 +172,18 @@ func TestImportsPointOneWay(t *testing.T) {
 		"compat/race":           {"compat/probe", "compat/race/view", "compat/race/catalogue", "compat/race/racetest", "cmd"},
 		"compat/race/catalogue": {"compat/race/racetest", "cmd"},
 		"compat/race/view":      {"cmd"},
+
+		"compat/race/internal/trace": {""},
+		"compat/race/internal/memo":  {""},
+		"compat/race/internal/plan":  {"compat/race/internal/"},
+		"compat/race/internal/client": {"compat/race/internal/judge", "compat/race/internal/embedded",
+			"compat/race/internal/live", "compat/race/internal/search"},
+		"compat/race/internal/judge": {"compat/race/internal/embedded", "compat/race/internal/live",
+			"compat/race/internal/search"},
+		"compat/race/internal/embedded": {"compat/race/internal/judge", "compat/race/internal/live",
+			"compat/race/internal/search"},
+		"compat/race/internal/live":   {"compat/race/internal/search"},
+		"compat/race/internal/search": {"compat/race/internal/live"},
 	} {
 		for _, dep := range deps(t, p) {
 			for _, b := range banned {
@@ -194,8 +206,9 @@ func TestPartsStandAlone(t *testing.T) {
 		t.Fatalf("the engine's parts: %q, %v", parts, err)
 	}
 	for _, p := range parts {
-		if p == "internal/chaos" { // another module: a program over all of it
-			continue
+		switch p {
+		case "internal/chaos", "internal/simulate", "internal/promises", "internal/mutants":
+			continue // which test all of it, and are no parts
 		}
 		for _, dep := range deps(t, "compat/"+p) {
 			if !strings.HasPrefix(dep, "compat/internal/") {
@@ -206,7 +219,7 @@ func TestPartsStandAlone(t *testing.T) {
 }
 
 // The faces of the two layers are small: each name is for a user of locks, in compat, or for an author of one, in protocol.
-// A name of compat that repeats one of protocol's is not counted twice.
+// A name of compat that repeats one of protocol's is not counted twice. The explorer's face is small, too.
 func TestSmallFaces(t *testing.T) {
 	own := face(t, ".")
 	authors := face(t, "protocol")
@@ -217,6 +230,9 @@ func TestSmallFaces(t *testing.T) {
 	maps.Copy(both, own)
 	if len(both) > 220 || len(both) < 150 {
 		t.Errorf("compat and protocol have %d exported names, want 220 at most", len(both))
+	}
+	if n := len(face(t, "race")); n > 90 || n < 60 {
+		t.Errorf("race has %d exported names, want 90 at most", n)
 	}
 }
 

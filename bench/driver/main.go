@@ -1,5 +1,5 @@
 // Command driver takes and gives up locks of Go's other libraries (redsync, bsm/redislock, rueidislock) for
-// compat/dialect/interop. Its words are those of interop's drivers/protocol.py.
+// compat/dialect/internal/interop. Its words are those of interop's drivers/protocol.py.
 //
 //	driver CLIENT HOST PORT NAME TTL POLL
 package main

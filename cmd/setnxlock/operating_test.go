@@ -90,7 +90,7 @@ func TestInteropMigrationPage(t *testing.T) {
 	if os.Getenv("SETNXLOCK_INTEROP") == "" {
 		t.Skip("not run: the real clients; make interop runs it")
 	}
-	clients, err := filepath.Abs(root + "/compat/dialect/interop/.clients")
+	clients, err := filepath.Abs(root + "/compat/dialect/internal/interop/.clients")
 	if err != nil {
 		t.Fatal(err)
 	}

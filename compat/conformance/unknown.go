@@ -28,7 +28,7 @@ func (c *suite) unknown(t testing.TB) {
 	}
 	everyLoss(net, faults[:2], func(name string, lose func()) {
 		key := c.key("unknown-" + name)
-		// It finds out whether the servers are safe. What can be lost meanwhile: compat/promises,
+		// It finds out whether the servers are safe. What can be lost meanwhile: compat/internal/promises,
 		// TestFailedAttemptsAreUndoneOrUnknown.
 		release(t, ctx, c.taken(t, ctx, k, key, time.Minute))
 		lose()

@@ -12,8 +12,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
-	"github.com/setnxlock/setnxlock/compat/internal/stock"
 	"github.com/setnxlock/setnxlock/compat/internal/safe"
+	"github.com/setnxlock/setnxlock/compat/internal/stock"
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
@@ -121,12 +121,15 @@ func (s *session) borrow() error {
 	defer cancel()
 	c, err := s.stock.Get(ctx, func(ctx context.Context) (c redis.Conn, err error) {
 		defer safe.Catch(&err)
-		return s.source.Get(ctx, s.key)
+		if c, err = s.source.Get(ctx, s.key); err == nil {
+			c = safe.Over(c)
+		}
+		return c, err
 	})
 	if err != nil {
 		return fmt.Errorf("no connection: %w", err)
 	}
-	s.c = safe.Over(c)
+	s.c = c
 	return nil
 }
 

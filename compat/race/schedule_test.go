@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/setnxlock/setnxlock/compat/race/internal/live"
 )
 
 func TestWords(t *testing.T) {
@@ -85,7 +87,7 @@ func TestReplayFailsLoudly(t *testing.T) {
 		}
 	}
 	_, err := ReplaySchedule("tx:classic 2.4 2x1 : C1.cut", nil)
-	if !errors.As(err, new(errDisabled)) {
+	if !errors.As(err, new(live.Disabled)) {
 		t.Errorf("%v is no errDisabled", err)
 	}
 }

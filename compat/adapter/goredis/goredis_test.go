@@ -6,8 +6,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/setnxlock/setnxlock/compat"
-	"github.com/setnxlock/setnxlock/compat/adapter/adaptertest"
 	"github.com/setnxlock/setnxlock/compat/adapter/goredis"
+	"github.com/setnxlock/setnxlock/compat/adapter/internal/adaptertest"
 	"github.com/setnxlock/setnxlock/compat/conformance"
 	"go.uber.org/goleak"
 )

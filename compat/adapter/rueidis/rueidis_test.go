@@ -6,7 +6,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/setnxlock/setnxlock/compat"
-	"github.com/setnxlock/setnxlock/compat/adapter/adaptertest"
+	"github.com/setnxlock/setnxlock/compat/adapter/internal/adaptertest"
 	adapter "github.com/setnxlock/setnxlock/compat/adapter/rueidis"
 	"github.com/setnxlock/setnxlock/compat/conformance"
 )

@@ -7,6 +7,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
+	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -105,10 +106,7 @@ func tokens(t tokened) func(token func() string) protocol.Algorithm {
 func Locks() race.Locks { return locks() }
 
 var locks = sync.OnceValue(func() race.Locks {
-	all := race.Locks{}
-	for _, l := range broken.Locks() {
-		all[l.Name] = race.Lock{Says: l.Says, Bare: l.Bare, New: l.New}
-	}
+	all := plan.Broken()
 	for _, o := range others {
 		all[o.name] = race.Lock{Says: o.says, Bare: strings.HasPrefix(o.name, "other/"),
 			New: func(token func() string, _ bool) protocol.Algorithm { return o.make(token) }}

@@ -61,7 +61,7 @@ func (m *mermaid) participants() {
 		m.participant(id, c.Name)
 	}
 	m.redis = "R"
-	m.participant(m.redis, serverName(m.t.Server)+" "+m.t.Key)
+	m.participant(m.redis, ServerName(m.t.Server)+" "+m.t.Key)
 	if slices.ContainsFunc(m.t.Events, func(e race.Event) bool { return e.Server.Storage != nil }) {
 		m.disk = "S"
 		m.participant(m.disk, "storage")
@@ -163,7 +163,7 @@ func (m *mermaid) over(s string) {
 // is broken into lines, because Mermaid sets clients as far apart as the
 // longest line between them is long.
 func escape(s string) string {
-	lines := wrap(clean(strings.TrimSpace(s)), mermaidWidth)
+	lines := wrap(Clean(strings.TrimSpace(s)), mermaidWidth)
 	for i := range lines {
 		lines[i] = byNumber(lines[i])
 	}

@@ -2,12 +2,10 @@ package view
 
 import (
 	"testing"
-
-	"github.com/setnxlock/setnxlock/compat/race/internal/tracetest"
 )
 
 func TestMermaid(t *testing.T) {
-	for name, tr := range tracetest.Read(t, renders) {
+	for name, tr := range savedTraces(t) {
 		golden(t, name+".mmd", Mermaid(tr))
 	}
 }

@@ -64,34 +64,34 @@ func (p *timeline) heading() {
 	if p.t.Objective != "" {
 		p.text("", "Objective: "+p.t.Objective, "")
 	}
-	p.text("", setting(p.t), "2")
+	p.text("", Setting(p.t), "2")
 	for _, c := range p.t.Clients {
-		if s := peculiar(c); s != "" {
+		if s := Peculiar(c); s != "" {
 			p.text("", s, "2")
 		}
 	}
 	p.b.WriteByte('\n')
 }
 
-// setting is what a run ran on, in a line.
-func setting(t race.Trace) string {
-	s := []string{t.Algorithm, serverName(t.Server), "key " + t.Key}
+// Setting is what a run ran on, in a line.
+func Setting(t race.Trace) string {
+	s := []string{t.Algorithm, ServerName(t.Server), "key " + t.Key}
 	if t.TTL > 0 {
 		s = append(s, "lease "+race.Seconds(t.TTL))
 	}
 	return strings.Join(s, " · ")
 }
 
-// serverName is a server's name, where a bare number is a version of Redis.
-func serverName(s string) string {
+// ServerName is a server's name, where a bare number is a version of Redis.
+func ServerName(s string) string {
 	if s != "" && unicode.IsDigit(rune(s[0])) {
 		return "Redis " + s
 	}
 	return s
 }
 
-// peculiar is what is special about a client; "" if nothing is.
-func peculiar(c race.Client) string {
+// Peculiar is what is special about a client; "" if nothing is.
+func Peculiar(c race.Client) string {
 	var s []string
 	if c.Runs != "" {
 		s = append(s, "runs "+c.Runs)
@@ -126,9 +126,9 @@ func (p *timeline) table() {
 	nw, tw := 3, 5
 	widths := make([]int, len(p.t.Clients)+1)
 	for i, c := range p.t.Clients {
-		widths[i] = width(clean(c.Name))
+		widths[i] = width(Clean(c.Name))
 	}
-	widths[len(p.t.Clients)] = width(clean(p.t.Key))
+	widths[len(p.t.Clients)] = width(Clean(p.t.Key))
 	for _, r := range rows {
 		nw, tw = max(nw, width(r.n)), max(tw, width(r.at))
 		for i, cell := range r.cells {
@@ -143,9 +143,9 @@ func (p *timeline) table() {
 
 	head := tableRow{n: "#", at: "time", marks: make([]string, len(p.t.Clients))}
 	for _, c := range p.t.Clients {
-		head.cells = append(head.cells, []string{clean(c.Name)})
+		head.cells = append(head.cells, []string{Clean(c.Name)})
 	}
-	head.cells = append(head.cells, []string{clean(p.t.Key)})
+	head.cells = append(head.cells, []string{Clean(p.t.Key)})
 	for _, r := range slices.Insert(rows, 0, head) {
 		p.row(r, nw, tw, widths)
 		if r.broken != nil {
@@ -166,10 +166,10 @@ func (p *timeline) rows() []tableRow {
 	}
 	blank := func() [][]string { return make([][]string, len(p.t.Clients)+1) }
 	before := p.t.Start
-	if first := p.t.Events; before.Value != "" && (len(first) == 0 || first[0].Cmd != "" || keyCell(first[0].Server) != keyCell(before)) {
+	if first := p.t.Events; before.Value != "" && (len(first) == 0 || first[0].Cmd != "" || KeyCell(first[0].Server) != KeyCell(before)) {
 		r := tableRow{n: "0", at: "0s", marks: marks(nil), cells: blank()}
 		r.cells[0] = []string{"— at the start"}
-		r.cells[len(r.cells)-1] = []string{clean(keyCell(before))}
+		r.cells[len(r.cells)-1] = []string{Clean(KeyCell(before))}
 		rows = append(rows, r)
 	}
 	for _, e := range p.t.Events[:p.n] {
@@ -178,20 +178,20 @@ func (p *timeline) rows() []tableRow {
 		if at < 0 {
 			at, text = 0, "— "+text
 		}
-		r.cells[at] = []string{clean(text)}
-		key := []string{clean(keyCell(e.Server))}
+		r.cells[at] = []string{Clean(text)}
+		key := []string{Clean(KeyCell(e.Server))}
 		for _, s := range changes(before, e.Server) {
-			key = append(key, clean(s))
+			key = append(key, Clean(s))
 		}
 		r.cells[len(r.cells)-1] = key
-		r.bold = keyCell(before) != keyCell(e.Server) || len(key) > 1
+		r.bold = KeyCell(before) != KeyCell(e.Server) || len(key) > 1
 		rows, before = append(rows, r), e.Server
 	}
 	if p.n < len(p.t.Events) {
 		r := tableRow{n: "next", marks: make([]string, len(p.t.Clients)), cells: blank()}
 		for c, client := range p.t.Clients {
 			if s := p.t.Events[p.n-1].Belief[client.Name].Next; s != "" {
-				r.cells[c] = []string{clean(s + " …")}
+				r.cells[c] = []string{Clean(s + " …")}
 			}
 		}
 		rows = append(rows, r)
@@ -254,7 +254,7 @@ func (p *timeline) argument() {
 	}
 	p.sources()
 	if p.t.Schedule != "" {
-		p.b.WriteString(pad("replay", labelWidth) + clean(p.t.ReplayLine()) + "\n") // in one line: it is there to be copied
+		p.b.WriteString(pad("replay", labelWidth) + Clean(p.t.ReplayLine()) + "\n") // in one line: it is there to be copied
 	}
 }
 
@@ -262,7 +262,7 @@ func (p *timeline) argument() {
 func (p *timeline) sources() {
 	label := "see"
 	for _, s := range p.t.Sources {
-		name, url := clean(s.Name), clean(s.URL)
+		name, url := Clean(s.Name), Clean(s.URL)
 		if labelWidth+width(name)+1+width(url) <= p.o.Width {
 			fmt.Fprintln(&p.b, strings.TrimRight(pad(label, labelWidth)+name+" "+url, " "))
 		} else {
@@ -310,7 +310,7 @@ func (p *timeline) text(label, s, color string) {
 	if label+s == "" {
 		return
 	}
-	for i, line := range wrap(clean(s), max(20, p.o.Width-width(label))) {
+	for i, line := range wrap(Clean(s), max(20, p.o.Width-width(label))) {
 		if i > 0 {
 			label = strings.Repeat(" ", width(label))
 		}
@@ -372,8 +372,8 @@ func Said(e race.Event) string {
 	return s
 }
 
-// believes is a belief in words. since is when its state began.
-func believes(b race.Belief, since int64) string {
+// Believes is a belief in words. since is when its state began.
+func Believes(b race.Belief, since int64) string {
 	s := b.State
 	switch b.State {
 	case race.Holds:
@@ -413,8 +413,8 @@ func until(s, word string, b race.Belief) string {
 	return s + word + race.Seconds(b.Until)
 }
 
-// keyCell is the key as a reader of the server sees it.
-func keyCell(s race.Server) string {
+// KeyCell is the key as a reader of the server sees it.
+func KeyCell(s race.Server) string {
 	text := s.Value
 	if text == "" {
 		return "-"
@@ -546,9 +546,9 @@ func cutAt(s string, w int) (head, tail string) {
 func pad(s string, w int) string     { return s + strings.Repeat(" ", max(0, w-width(s))) }
 func padLeft(s string, w int) string { return strings.Repeat(" ", max(0, w-width(s))) + s }
 
-// clean makes s harmless to print. Values come from a server that any program may
+// Clean makes s harmless to print. Values come from a server that any program may
 // write to: what would move the cursor or turn the line around is spelled out.
-func clean(s string) string {
+func Clean(s string) string {
 	var b strings.Builder
 	for _, r := range s {
 		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == unicode.ReplacementChar || r == '\u2028' || r == '\u2029' {

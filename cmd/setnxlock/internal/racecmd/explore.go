@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/pages"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/view"
@@ -163,7 +164,7 @@ func (a *app) found(c race.Config, r race.Result, x exploration) error {
 	if x.html != "" && r.Trace == nil {
 		a.say("nothing broke: %s was not written", x.html)
 	} else if x.html != "" {
-		if err := a.write(x.html, func(w io.Writer) error { return view.HTML(w, *r.Trace) }); err != nil {
+		if err := a.write(x.html, func(w io.Writer) error { return pages.HTML(w, *r.Trace) }); err != nil {
 			return err
 		}
 	}

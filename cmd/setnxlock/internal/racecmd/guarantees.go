@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/mixing"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/pages"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat/race"
-	"github.com/setnxlock/setnxlock/compat/race/mixing"
-	"github.com/setnxlock/setnxlock/compat/race/view"
 	"github.com/spf13/cobra"
 )
 
@@ -52,7 +52,7 @@ func (a *app) guaranteesCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				_, err = io.WriteString(w, view.Guarantees(m)+mixing.Clocks(skews))
+				_, err = io.WriteString(w, pages.Guarantees(m)+mixing.Clocks(skews))
 				return err
 			}); err != nil {
 				return err

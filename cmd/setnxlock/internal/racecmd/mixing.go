@@ -10,11 +10,11 @@ import (
 	"sync/atomic"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/mixing"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/workbench"
 	"github.com/setnxlock/setnxlock/compat/race"
-	"github.com/setnxlock/setnxlock/compat/race/mixing"
 	"github.com/setnxlock/setnxlock/compat/race/view"
-	"github.com/setnxlock/setnxlock/compat/race/workbench"
 	"github.com/spf13/cobra"
 )
 

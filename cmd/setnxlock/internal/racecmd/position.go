@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/workbench"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/view"
-	"github.com/setnxlock/setnxlock/compat/race/workbench"
 )
 
 // What a game tells: its steps, where it stands, and what can be done next.

@@ -15,12 +15,13 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/pages"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/workbench"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
 	"github.com/setnxlock/setnxlock/compat/race/view"
-	"github.com/setnxlock/setnxlock/compat/race/workbench"
 	"github.com/spf13/cobra"
 )
 
@@ -282,7 +283,7 @@ func (a *app) draw(p *picture, t race.Trace, end string) error {
 			_, err := io.WriteString(w, view.Mermaid(t))
 			return err
 		case "html":
-			return view.HTML(w, t)
+			return pages.HTML(w, t)
 		}
 		o := a.timelineOptions(p.file)
 		o.Step = p.step

@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/pages"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/workbench"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
-	"github.com/setnxlock/setnxlock/compat/race/view"
-	"github.com/setnxlock/setnxlock/compat/race/workbench"
 	"github.com/spf13/cobra"
 )
 
@@ -84,7 +84,7 @@ func (a *app) replayCommand() *cobra.Command {
 			if err != nil {
 				return inRace(err)
 			}
-			if err := a.draw(&p, t, "go on  "+workbench.Page+"#"+view.Fragment(t.Schedule)+"\n"); err != nil {
+			if err := a.draw(&p, t, "go on  "+workbench.Page+"#"+pages.Fragment(t.Schedule)+"\n"); err != nil {
 				return err
 			}
 			return verdict(t)

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/workbench"
 	"github.com/setnxlock/setnxlock/compat/race"
-	"github.com/setnxlock/setnxlock/compat/race/workbench"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/mixing"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/pages"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/workbench"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
-	"github.com/setnxlock/setnxlock/compat/race/mixing"
-	"github.com/setnxlock/setnxlock/compat/race/view"
-	"github.com/setnxlock/setnxlock/compat/race/workbench"
 	"github.com/spf13/cobra"
 )
 
@@ -49,15 +49,15 @@ func (a *app) site(dir string, compute, bench bool) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil { // before anything is computed
 		return &Failure{statusSoftware, err, ""}
 	}
-	guarantees := view.Stored
+	guarantees := pages.Stored
 	if compute {
 		m, err := a.matrix()
 		if err != nil {
 			return err
 		}
-		guarantees = view.Guarantees(m)
+		guarantees = pages.Guarantees(m)
 	}
-	var pages []view.Page
+	var races []pages.Page
 	for i, s := range catalogue.All() {
 		p, err := page(s)
 		if err != nil {
@@ -66,28 +66,28 @@ func (a *app) site(dir string, compute, bench bool) error {
 		if s.Star == 0 {
 			p.Order = i
 		}
-		pages = append(pages, p)
+		races = append(races, p)
 	}
 	link := ""
 	if bench {
 		link = workbench.Page
 	}
-	if err := view.Site(dir, link, guarantees, pages, mixing.FleetsPage(link)); err != nil {
+	if err := pages.Site(dir, link, guarantees, races, mixing.FleetsPage(link)); err != nil {
 		return &Failure{statusSoftware, err, ""}
 	}
 	if bench {
-		if err := a.workbench(dir, pages); err != nil {
+		if err := a.workbench(dir, races); err != nil {
 			return err
 		}
 	}
-	a.say("%d races are in %s/index.html", len(pages), dir)
+	a.say("%d races are in %s/index.html", len(races), dir)
 	return nil
 }
 
 // workbench writes the page that runs the explorer, with the course as its levels.
-func (a *app) workbench(dir string, pages []view.Page) error {
+func (a *app) workbench(dir string, races []pages.Page) error {
 	var levels []*workbench.Level
-	for _, p := range pages {
+	for _, p := range races {
 		if !p.Starred {
 			continue
 		}
@@ -110,9 +110,9 @@ func (a *app) workbench(dir string, pages []view.Page) error {
 }
 
 // page is a race as the site has it.
-func page(s catalogue.Scenario) (view.Page, error) {
+func page(s catalogue.Scenario) (pages.Page, error) {
 	t, err := s.Trace()
-	p := view.Page{Trace: t, Starred: s.Star > 0, Order: s.Star}
+	p := pages.Page{Trace: t, Starred: s.Star > 0, Order: s.Star}
 	if err != nil {
 		return p, err
 	}

@@ -1,0 +1,108 @@
+package mixing
+
+import (
+	"context"
+	"flag"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/race"
+)
+
+var update = flag.Bool("update-mixing", false, "write the table of docs/mixing.md anew")
+
+const (
+	page        = "../../../../docs/mixing.md"
+	begin, ends = "<!-- The table is computed: make mixing -->\n", "<!-- the end of the table -->\n"
+)
+
+// summary is the matrix of the page's table, computed once: some seconds.
+var summary = sync.OnceValues(func() (Matrix, error) { return Compute(context.Background(), Summary(), nil) })
+
+// The page's table is what the code computes, all of it.
+func TestPageIsNotStale(t *testing.T) {
+	if underRace {
+		t.Skip("under the race detector TestVerdicts computes a part")
+	}
+	m, err := summary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(b), begin)
+	was, after, two := strings.Cut(rest, ends)
+	if !ok || !two {
+		t.Fatalf("docs/mixing.md has no table between %q and %q", begin, ends)
+	}
+	now := m.Words(Summary())
+	if *update {
+		if err := os.WriteFile(page, []byte(before+begin+now+ends+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if was != now {
+		t.Errorf("docs/mixing.md is stale: its table is\n%s\nand the code computes\n%s\nIf you know why, run: make mixing", was, now)
+	}
+}
+
+// The page's rules are those that the matrix bears out.
+func TestRulesOfThePage(t *testing.T) {
+	if underRace {
+		t.Skip("under the race detector TestVerdicts computes a part")
+	}
+	m, err := summary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range Summary() {
+		for _, q := range Summary() {
+			v := m.Of(p.Name, q.Name)
+			tokens := !p.Kind.Timed() && !q.Kind.Timed()
+			switch {
+			case tokens && v.Clash != nil && v.Clash.Grade != Late:
+				t.Errorf("tokens may share a key, but %s and %s both hold it %s", p.Name, q.Name, v.Clash.Grade)
+			case strings.HasSuffix(p.Name, "/node-resque") && (v.Clash == nil || v.Clash.Grade != AtOnce):
+				t.Errorf("nobody may share a key with node-resque, but beside %s it breaks not at once: %+v", q.Name, v.Clash)
+			case p.Kind.Timed() != q.Kind.Timed() && p.Kind != dialect.InAction && q.Kind != dialect.InAction && len(v.Stuck) == 0:
+				t.Errorf("a time beside a token is never recovered, but nobody is stuck between %s and %s", p.Name, q.Name)
+			case p.Kind.Timed() && q.Kind.Timed() && seconds(p) != seconds(q) && v.Safe():
+				t.Errorf("units may not be mixed, but %s and %s are safe", p.Name, q.Name)
+			}
+		}
+	}
+}
+
+// seconds reports whether a party writes seconds, whole or not.
+func seconds(p Party) bool { return p.Kind == dialect.Seconds || p.Kind == dialect.FloatSeconds }
+
+var replays = regexp.MustCompile(`(?m)^    setnxlock race replay '(.*)'$`)
+
+// Every schedule that the whole matrix would show of these parties breaks its invariant.
+func TestMarkdown(t *testing.T) {
+	if underRace {
+		t.Skip("under the race detector TestVerdicts computes a part")
+	}
+	m, err := summary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := m.Markdown()
+	found := replays.FindAllStringSubmatch(text, -1)
+	if len(found) < 50 {
+		t.Fatalf("%d schedules, want one for each unsafe pair", len(found))
+	}
+	for _, m := range found {
+		got, err := race.ReplaySchedule(m[1], Locks())
+		if err != nil || !strings.Contains(m[1], "check="+got.Verdict.Violated) || got.Verdict.Violated == "" {
+			t.Errorf("%s\nbreaks %q, %v", m[1], got.Verdict.Violated, err)
+		}
+	}
+}

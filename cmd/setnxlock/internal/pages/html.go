@@ -1,0 +1,224 @@
+//go:build !js
+
+package pages
+
+import (
+	"embed"
+	"encoding/json"
+	"io"
+	"reflect"
+	"strings"
+
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/markup"
+	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/view"
+)
+
+//go:embed page
+var pageFiles embed.FS
+
+// HTML writes the trace as one page that needs no other file: it can be opened from a disk, stepped
+// with the keyboard and printed. Without JavaScript the page shows the timeline.
+//
+// A trace with an Objective is a puzzle: the page shows only the steps that the reader has reached
+// or asked for, and hides the argument.
+//
+// The page's policy forbids it to load anything, or to run any script but its own, because a
+// stranger may have written the trace.
+func HTML(w io.Writer, t race.Trace) error {
+	return writePage(w, t, pageContext{})
+}
+
+// A pageContext is what a page has when it stands in a site.
+type pageContext struct {
+	Nav      *pageNav
+	Survives string // file of the same race on a lock that survives it
+	Exercise string
+	JSON     string // file of the trace
+
+	Workbench string // file that goes on from a schedule
+}
+
+type pageNav struct{ Prev, Next *pageLink }
+
+type pageLink struct{ File, Name string }
+
+func writePage(w io.Writer, t race.Trace, c pageContext) error {
+	t.Format = race.TraceFormat
+	// Marshal writes <, > and & as \u003c and so on: no </script> can end the data.
+	data, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	title := upperFirst(t.Title)
+	if t.Scenario != "" {
+		title = t.Scenario + ": " + title
+	}
+	body := markup.Fill(asset("page.html"), map[string]markup.HTML{
+		"nav":      navigation(c.Nav),
+		"header":   header(t),
+		"picture":  markup.HTML(Picture(t)), // which escapes what comes from the trace
+		"other":    other(t, c.Workbench),
+		"timeline": unscripted(t),
+		"article":  article(t, c),
+		"data":     markup.HTML(data),
+	})
+	page := markup.Page{Title: title}
+	if c.JSON != "" { // in a site
+		body += "<script src=\"" + raceScript + "\"></script>\n"
+		page.Allow, page.Sheets = []string{FileScripts}, []string{Sheet}
+	} else {
+		script := asset("page.js")
+		body += "<script>" + markup.HTML(script) + "</script>\n"
+		page.Allow, page.Style = []string{"script-src " + markup.Script(script)}, Style()
+	}
+	page.Body = body
+	_, err = w.Write(page.Document())
+	return err
+}
+
+// navigation leads to the pages before and after this one.
+func navigation(nav *pageNav) markup.HTML {
+	if nav == nil {
+		return ""
+	}
+	var w markup.Writer
+	w.Put(`<nav class="site">`)
+	if l := nav.Prev; l != nil {
+		w.Put(`<a rel="prev" href="%s">← %s</a>`, markup.Address(l.File), l.Name)
+	} else {
+		w.Put(`<span></span>`)
+	}
+	w.Put(`<a href="index.html">all races</a>`)
+	if l := nav.Next; l != nil {
+		w.Put(`<a rel="next" href="%s">%s →</a>`, markup.Address(l.File), l.Name)
+	} else {
+		w.Put(`<span></span>`)
+	}
+	w.Put("</nav>\n")
+	return w.HTML()
+}
+
+// header is what a page begins with: what it is about.
+func header(t race.Trace) markup.HTML {
+	var w markup.Writer
+	w.With("<p class=\"name\">%s</p>\n", t.Scenario)
+	w.Put("<h1>%s</h1>\n", upperFirst(t.Title))
+	w.With("<p class=\"objective\"><b>Objective</b> %s</p>\n", t.Objective)
+	for text := range strings.SplitSeq(t.Text, "\n\n") {
+		w.With("<p class=\"intro\">%s</p>\n", strings.TrimSpace(text))
+	}
+	w.Put("<p class=\"setting\">%s</p>\n", view.Setting(t))
+	for _, c := range t.Clients {
+		w.With("<p class=\"setting\">%s</p>\n", view.Peculiar(c))
+	}
+	return w.HTML()
+}
+
+// unscripted is the trace for a browser without JavaScript.
+func unscripted(t race.Trace) markup.HTML {
+	var w markup.Writer
+	text := view.Timeline(t, view.TimelineOptions{})
+	if t.Objective != "" {
+		w.Put("<details><summary>The solution</summary><pre>%s</pre></details>", text)
+	} else {
+		w.Put("<pre>%s</pre>", text)
+	}
+	return w.HTML()
+}
+
+// other says where a reader has something else come next.
+func other(t race.Trace, workbench string) markup.HTML {
+	if t.Schedule == "" {
+		return ""
+	}
+	head, _, _ := strings.Cut(t.Schedule, " :")
+	var w markup.Writer
+	w.Put("<p id=\"other\">What if something else came next? ")
+	if workbench != "" {
+		w.Put("<a href=\"%s\">Make it happen in the workbench</a>", workbench+"#"+Fragment(head+" :"))
+	} else {
+		play := "--algorithm " + t.Algorithm + " --server " + t.Server
+		if t.Scenario != "" {
+			play = t.Scenario
+		}
+		w.Put("<code>setnxlock race play %s</code>", markup.HTML(Words(play)))
+	}
+	w.Put("</p>\n")
+	return w.HTML()
+}
+
+// article is what is said below the steps: why, and what to do about it.
+func article(t race.Trace, c pageContext) markup.HTML {
+	var w markup.Writer
+	if t.Objective != "" {
+		w.Put("<details id=\"solution\"><summary>Why it breaks, and what helps</summary>\n")
+	}
+	if a := t.Argument; !reflect.ValueOf(a).IsZero() {
+		w.Put("<h2>The argument</h2>\n<dl id=\"argument\">\n")
+		for _, part := range []struct {
+			name  string
+			texts []string
+		}{{"Let", a.Let}, {"Then", a.Then}, {"So", one(a.So)}, {"Fix", one(a.Fix)}} {
+			if len(part.texts) > 0 {
+				w.Put("<dt>%s</dt><dd>", part.name)
+				w.Each("<p>%s</p>", part.texts)
+				w.Put("</dd>\n")
+			}
+		}
+		w.Put("</dl>\n")
+	}
+	w.With("<h2>What our library does instead</h2>\n<p>%s</p>\n", t.Instead)
+	w.With("<p><a href=\"%s\">The same race with it</a></p>\n", c.Survives)
+	if t.Schedule != "" {
+		w.Put("<h2>Replay</h2>\n<p class=\"replay\"><code id=\"replay\">%s</code> <button id=\"copy\" hidden>copy</button></p>\n", markup.HTML(Words(t.ReplayLine())))
+	}
+	if t.Objective != "" {
+		w.Put("</details>\n")
+	}
+	w.With("<h2>Exercise</h2>\n<p>%s</p>\n", c.Exercise)
+	w.With("<h2>On which servers</h2>\n<p>%s</p>\n", strings.Join(t.Servers, ", "))
+	if len(t.Sources) > 0 {
+		w.Put("<h2>Sources</h2>\n<ul>")
+		for _, s := range t.Sources {
+			if s.URL != "" {
+				w.Put("\n<li><a rel=\"noreferrer\" href=\"%s\">%s</a></li>", markup.Address(s.URL), s.Name)
+			} else {
+				w.Put("\n<li>%s</li>", s.Name)
+			}
+		}
+		w.Put("\n</ul>\n")
+	}
+	if c.Workbench != "" && t.Schedule != "" {
+		w.Put("<p><a href=\"%s\">Go on from here in the workbench</a></p>\n", c.Workbench+"#"+Fragment(t.Schedule))
+	}
+	w.With("<p><a href=\"%s\">This trace as JSON</a></p>\n", c.JSON)
+	return w.HTML()
+}
+
+// one is a text in a list, if there is one.
+func one(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return []string{text}
+}
+
+// upperFirst begins a sentence, unless with the name of a lock.
+func upperFirst(s string) string {
+	if word, _, _ := strings.Cut(s, " "); s == "" || strings.Contains(word, ":") {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+// Style returns the pages' CSS, for other pages that should look like them.
+func Style() string { return asset("page.css") }
+
+func asset(name string) string {
+	b, err := pageFiles.ReadFile("page/" + name)
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	return string(b)
+}

@@ -1,0 +1,802 @@
+'use strict'
+// The page of the workbench. A state is a schedule, in the address; the explorer, in a
+// Worker, says what stands there. A second Worker searches: to stop it is to end it.
+
+const $ = id => document.getElementById(id)
+const LEVELS = JSON.parse($('leveldata').textContent)
+const element = (name, text, attributes = {}) => {
+  const e = document.createElement(name)
+  if (text !== undefined) e.textContent = text
+  for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v)
+  return e
+}
+const upper = s => s[0].toUpperCase() + s.slice(1)
+const seconds = ms => ms / 1000 + 's'
+// unbroken is code whose words are not torn behind a hyphen, as those of pages.Words.
+const unbroken = code => code.split(/(\s+)/).map(w => /^\s|^[\p{L}\d]*$/u.test(w) || w.length > 36 ? w : element('span', w, {class: 'word'}))
+
+// gunzip is a response of what was packed, in Base64: the page may fetch no file.
+const gunzip = async packed => {
+  const gzip = await fetch('data:application/gzip;base64,' + packed)
+  return new Response(gzip.body.pipeThrough(new DecompressionStream('gzip')))
+}
+
+// A Worker's own script, after Go's: it answers one question at a time. The first compiles the module for the others.
+const work = `
+onmessage = async e => {
+  if (e.data.packed) {
+    try {
+      const module = await gunzip(e.data.packed)
+      postMessage({module: await WebAssembly.compile(await module.arrayBuffer())})
+    } catch (err) { postMessage({failed: String(err)}) }
+    return
+  }
+  if (e.data.module) {
+    const go = new Go()
+    self.setnxlockReady = () => postMessage({ready: true})
+    self.setnxlockProgress = p => postMessage({progress: JSON.parse(p)})
+    go.run(await WebAssembly.instantiate(e.data.module, go.importObject))
+    return
+  }
+  try { postMessage({id: e.data.id, ...JSON.parse(setnxlock(JSON.stringify(e.data.question)))}) }
+  catch (err) { postMessage({id: e.data.id, error: 'the explorer has failed: ' + err}) }
+}`
+
+let engine // {module, script}
+const CODE = {} // lines, by file
+
+// load gets the explorer: a script, for a page from the disk may read nothing else.
+async function load() {
+  await new Promise((resolve, reject) => {
+    const s = element('script', undefined, {src: 'workbench-engine.js'})
+    s.onload = resolve
+    s.onerror = () => reject(new Error('workbench-engine.js is not there: it stands beside this page'))
+    document.head.append(s)
+  })
+  const code = await gunzip(self.SETNXLOCK_CODE)
+  for (const [file, text] of Object.entries(await code.json())) CODE[file] = text.split('\n')
+  const script = URL.createObjectURL(new Blob([self.SETNXLOCK_EXEC, 'const gunzip = ' + gunzip, work], {type: 'text/javascript'}))
+  const compiler = new Worker(script)
+  const module = await new Promise((resolve, reject) => {
+    compiler.onerror = e => reject(new Error(e.message))
+    compiler.onmessage = ({data}) => data.module ? resolve(data.module) : reject(new Error(data.failed))
+    compiler.postMessage({packed: self.SETNXLOCK_WASM})
+    self.SETNXLOCK_WASM = ''
+  })
+  compiler.terminate()
+  engine = {module, script}
+}
+
+// An Explorer is the engine in a Worker of its own.
+class Explorer {
+  constructor(progress = () => {}) {
+    this.worker = new Worker(engine.script)
+    this.waiting = new Map()
+    this.asked = 0
+    this.ready = new Promise((resolve, reject) => {
+      this.worker.onerror = e => reject(new Error(e.message))
+      this.worker.onmessage = ({data}) => {
+        if (data.ready) return resolve()
+        if (data.progress) return progress(data.progress)
+        const {resolve: done, reject: failed} = this.waiting.get(data.id)
+        this.waiting.delete(data.id)
+        data.error ? failed(new Error(data.error)) : done(data.answer)
+      }
+    })
+    this.worker.postMessage({module: engine.module})
+  }
+  async ask(question) {
+    await this.ready
+    return new Promise((resolve, reject) => {
+      this.waiting.set(++this.asked, {resolve, reject})
+      this.worker.postMessage({id: this.asked, question})
+    })
+  }
+  end() { this.worker.terminate() }
+}
+
+let explorer, scout, searcher = null
+let state = null    // of the schedule shown
+let others = []     // what else can be done there; null: not known yet
+let redone = []     // words that were undone, the last first
+let level = null
+let compared = ''   // the schedule that the survivors were asked for
+let turn = 0        // counts the states shown: an answer to an older one is dropped
+
+// A schedule is a head, a colon and words.
+const headOf = schedule => schedule.split(' :')[0]
+const wordsOf = schedule => { const i = schedule.indexOf(' :'); return i < 0 ? [] : schedule.slice(i + 2).split(' ').filter(Boolean) }
+const join = (head, words) => [head, ':', ...words].join(' ')
+const head = () => headOf(state.trace.schedule)
+const words = () => wordsOf(state.trace.schedule)
+const clean = address => { try { return decodeURIComponent(address.replace(/^#/, '')) } catch { return '' } }
+
+// show goes to a schedule. The reader stays where he is if there is no such state.
+async function show(schedule, {keep = false, silent = false} = {}) {
+  const mine = ++turn
+  let at
+  try { at = await explorer.ask({do: 'at', schedule}) } catch (err) {
+    if (mine === turn) $('said').textContent = 'Not possible: ' + err.message + '.'
+    return false
+  }
+  if (mine !== turn) return false
+  at.code ??= []
+  if (!keep) redone = []
+  at.trace.events ??= [] // Go's empty lists are null
+  at.steps ??= []
+  state = at
+  others = null
+  level = LEVELS.find(l => l.head === head()) || null
+  const check = / check=(\w+)(?= |$)/.exec(head())
+  if (check && [...$('check').options].some(o => o.value === check[1])) $('check').value = check[1]
+  $('hinttext').textContent = ''
+  if (!at.trace.schedule.startsWith(compared)) $('compare').hidden = true
+  const hash = '#' + encodeURIComponent(at.trace.schedule)
+  if (!silent && hash !== location.hash) history.pushState(null, '', hash)
+  draw()
+  lookAround()
+  return true
+}
+
+// lookAround finds out what else can be done here, in a Worker of its own: it takes many replays,
+// and the next step must not wait for them. Of states that are left meanwhile nothing is asked.
+let looking = false
+async function lookAround() {
+  if (looking) return
+  looking = true
+  scout ??= new Explorer()
+  while (others === null) {
+    const mine = turn, more = await scout.ask({do: 'choices', schedule: state.trace.schedule})
+    if (mine === turn) { others = more ?? []; drawOthers() }
+  }
+  looking = false
+}
+
+// drawLanes draws each client, its message on the way to the server, and what can become of it.
+function drawLanes() {
+  const t = state.trace, e = last()
+  $('steps').replaceChildren(...t.clients.map((c, i) => {
+    const lane = element('div', undefined, {class: 'lane', role: 'group', 'aria-label': c.name})
+    lane.style.setProperty('--hue', 'var(--c' + i + ')')
+    const o = state.steps.find(o => o.client === c.name), through = element('div', undefined, {class: 'through'})
+    if (o) {
+      const b = option(o)
+      b.className = 'msg'
+      b.prepend(element('kbd', i + 1))
+      through.append(b)
+    } else through.append(element('p', 'sends nothing: ' + believes(e && e.belief[c.name])))
+    lane.append(element('b', c.name), through, element('span', (/^\d/.test(t.server) ? 'Redis ' : '') + t.server, {class: 'to'}),
+      element('div', '…', {class: 'fates', 'data-client': c.name}))
+    return lane
+  }))
+  $('others').replaceChildren()
+}
+
+// drawOthers adds what else can happen: to a message, to its client, to the server, with time.
+function drawOthers() {
+  for (const box of $('steps').querySelectorAll('.fates')) {
+    box.replaceChildren(...others.filter(o => o.client === box.dataset.client && o.short).map(o => {
+      const b = element('button', o.short, {'data-word': o.word, title: o.says + (o.cmd ? ': ' + o.cmd : '') + '; ' + then(o.key)})
+      b.setAttribute('aria-label', box.dataset.client + ': ' + o.short)
+      b.onclick = () => choose(o.word)
+      return b
+    }))
+  }
+  const list = others.filter(o => !o.short).map(option)
+  const t = list.find(b => b.dataset.word[0] === '+')
+  if (t) t.prepend(element('kbd', 't'))
+  $('others').replaceChildren(element('h2', 'Or: time, the server'), ...list)
+}
+
+// drawCode shows the function that each client is in, with the line that it is at.
+function drawCode() {
+  const shown = new Map() // a function's first line, by file: who is at which line of it
+  const idle = []
+  state.trace.clients.forEach((c, i) => {
+    const at = state.code[i], list = []
+    if (at.type === 'catalogue.formed') return // ownCode
+    if (at.lock.n) list.push(at.lock)
+    else if (at.doing) list.push(method(at), at.engine.n ? at.engine : null)
+    if (!list.some(Boolean)) return idle.push(c.name)
+    for (const l of list.filter(Boolean)) {
+      const [from, to] = body(l)
+      const key = l.file + ':' + from
+      if (!shown.has(key)) shown.set(key, {file: l.file, from, to, at: new Map()})
+      const lit = shown.get(key).at
+      lit.set(l.n, [...lit.get(l.n) || [], i])
+    }
+  })
+  const box = $('code')
+  box.replaceChildren(...ownCode())
+  for (const f of shown.values()) {
+    const pre = element('pre', undefined, {tabindex: 0, role: 'region', 'aria-label': f.file})
+    for (let n = f.from; n <= f.to; n++) {
+      const who = f.at.get(n), line = element('span', undefined, {'data-who': who ? who.map(i => 'C' + (i + 1)).join(' ') : ''})
+      const [code, ...says] = CODE[f.file][n - 1].split('//')
+      line.append(code, ...(says.length ? [element('i', '//' + says.join('//'))] : []), '\n')
+      if (who) { line.className = 'lit'; line.style.setProperty('--hue', 'var(--c' + who[0] + ')') }
+      pre.append(line)
+    }
+    box.append(element('h3', f.file + (f.file.startsWith('compat/') && !f.file.slice(7).includes('/') ? ', which carries it out' : '')), pre)
+    const lit = pre.querySelector('.lit')
+    if (lit) pre.scrollTop = lit.offsetTop - pre.offsetTop - 60
+  }
+  const says = [...state.code.entries()].filter(([, at]) => at.doing).map(([i, at]) => 'C' + (i + 1) + ' is to ' + at.doing + (at.type === 'catalogue.formed' ? '' : ' (' + at.type + ')'))
+  if (says.length) box.append(element('p', says.join(', ') + (idle.length ? '; ' + idle.join(', ') + ' stands at no line of it' : '') + '.'))
+  else box.append(element('p', 'No client stands in the lock’s code: it is between two attempts, holds the lock, or is gone.'))
+}
+
+// ownCode shows the locks that are written out in a schedule, each with the line that a client is to send.
+function ownCode() {
+  return [...new Set(state.trace.algorithm.split('+'))].filter(name => name.startsWith('form/')).map(name => {
+    const lines = name.slice(5).split(';'), release = lines.indexOf('release'), pre = element('pre', undefined, {tabindex: 0, role: 'region', 'aria-label': 'your lock'})
+    const who = lines.map(() => [])
+    state.trace.clients.forEach((c, i) => {
+      const at = state.code[i], next = state.steps.find(o => o.client === c.name)
+      if (!at.doing || !next || !next.cmd || (c.runs || state.trace.algorithm) !== name) return
+      const n = lines.findIndex((l, n) => l.split(',')[0] === next.cmd.split(/[ ;]/)[0] && (release < 0 || (n > release) === (at.doing === 'release')))
+      if (n >= 0) who[n].push(i)
+    })
+    lines.forEach((l, n) => {
+      const line = element('span', l.replaceAll(',', ' ').replace('=', ' = ') + '\n', {'data-who': who[n].map(i => 'C' + (i + 1)).join(' ')})
+      if (who[n].length) { line.className = 'lit'; line.style.setProperty('--hue', 'var(--c' + who[n][0] + ')') }
+      pre.append(line)
+    })
+    return pre
+  })
+}
+
+// body is the function around a line, without its comment.
+function body({file, n}) {
+  const lines = CODE[file] || []
+  let from = n, to = n
+  while (from > 1 && !/^(func|type|var) /.test(lines[from - 1])) from--
+  if (/^func .*}$/.test(lines[from - 1])) return [from, from]
+  while (to < lines.length && lines[to - 1] !== '}') to++
+  return [from, to]
+}
+
+// method finds what an algorithm names a change in, which the engine carries out.
+function method({type, doing}) {
+  const [dir, name] = type.split('.'), what = doing[0].toUpperCase() + doing.slice(1)
+  for (const [file, lines] of Object.entries(CODE)) {
+    if (file.split('/').at(-2) !== dir) continue
+    const n = lines.findIndex(l => new RegExp('^func \\(\\w* ?\\*?' + name + '\\) ' + what + '\\(').test(l))
+    if (n >= 0) return {file, n: n + 1}
+  }
+  return null
+}
+
+const last = () => state.trace.events[state.trace.events.length - 1]
+
+function keyText(s) {
+  if (!s.value) return 'is free'
+  let text = '= ' + s.value + (s.ttl_ms >= 0 ? ', ttl ' + seconds(s.ttl_ms) : ', no ttl')
+  if (s.dead) text += ', expired and still in memory'
+  return text
+}
+
+const then = key => 'then the key ' + keyText(key).replace(/^= /, 'holds ')
+
+function believes(b) {
+  if (!b) return 'idle'
+  if ((b.state === 'holds' || b.state === 'acts') && b.until_ms >= 0) return b.state + ' until ' + seconds(b.until_ms)
+  return b.state
+}
+
+// sentence says a step to one who does not see the picture.
+function sentence(e) {
+  let text = 'Step ' + e.n + ', at ' + seconds(e.at_ms) + ': ' + (e.who === 'time' ? '' : e.who + ' ') + (e.cmd || e.note)
+  if (e.lost) text += {reply: ', its reply is lost', request: ', it never arrives', late: ', it is still on its way', cut: ', the connection breaks'}[e.lost]
+  else if (e.reply) text += ', answered ' + e.reply
+  return text + '. ' + e.why
+}
+
+function draw() {
+  const t = state.trace, e = last(), server = e ? e.server : t.start
+  $('setting').textContent = t.algorithm.replace(/form\/[^+]*/g, 'a lock of your own') + ' · ' + (/^\d/.test(t.server) ? 'Redis ' : '') + t.server + ' · key ' + t.key + ' · lease ' + seconds(t.ttl_ms)
+  $('count').textContent = 'step ' + t.events.length
+  $('said').textContent = e ? sentence(e) : 'Nothing has run yet.'
+  $('picture').innerHTML = state.picture // the engine escapes what stands in it
+  $('picture').scrollLeft = $('picture').scrollWidth
+  enable('undo', t.events.length > 0)
+  enable('redo', redone.length > 0)
+  enable('reset', t.events.length > 0)
+  $('replay').replaceChildren(...unbroken(state.replay))
+
+  drawLanes()
+  drawCode()
+  $('guide').hidden = !!level || t.events.length > 0 || t.algorithm !== 'getset:classic'
+
+  const rows = [row('th', 'client', 'its clock', 'believes', 'sends next')]
+  for (const c of t.clients) {
+    const b = e && e.belief[c.name]
+    rows.push(row('td', c.name + (c.runs ? ' (' + c.runs + ')' : ''), seconds(b ? b.now_ms : c.skew_ms), believes(b), b ? b.next || '' : ''))
+  }
+  $('beliefs').replaceChildren(...rows)
+  $('truth').textContent = 'On the server, at ' + seconds(e ? e.at_ms : 0) + ': ' + t.key + ' ' + keyText(server) +
+    (server.writer ? ', written by ' + server.writer : '') + (server.watched ? '; watched by ' + server.watched.join(', ') : '') +
+    (server.others ? '; ' + server.others.join('; ') : '') + (server.storage && server.storage.writer ? '; the storage was last written by ' + server.storage.writer : '')
+
+  const steps = [row('th', '#', 'time', 'who', 'what', 'key', 'why')]
+  for (const e of t.events) {
+    const r = row('td', e.n, seconds(e.at_ms), e.who, (e.cmd || e.note) + (e.lost ? ' ⇢ ' + e.lost + ' lost' : e.reply ? ' → ' + e.reply : ''), keyText(e.server), e.why)
+    r.lastChild.className = 'why'
+    if (e.violation) r.className = 'broken'
+    steps.push(r)
+  }
+  $('table').replaceChildren(...steps)
+  drawViolation()
+  drawLevel()
+}
+
+function enable(id, on) { $(id).disabled = !on }
+
+function row(cell, ...texts) {
+  const r = element('tr')
+  for (const text of texts) r.append(element(cell, text, cell === 'th' ? {scope: 'col'} : {}))
+  return r
+}
+
+// option is a choice as a button: what is sent, and what it does to the key.
+function option(o) {
+  const b = element('button', undefined, {'data-word': o.word})
+  const what = o.cmd && o.says ? o.says + ': ' + o.cmd : (o.client && !o.says.startsWith(o.client) ? o.client + ' ' : '') + (o.cmd || o.says)
+  b.append(' ' + what + (o.reply && !o.says.includes('lost') ? ' → ' + o.reply : ''), element('small', then(o.key)))
+  b.onclick = () => choose(o.word)
+  return b
+}
+
+function drawViolation() {
+  const v = state.trace.verdict, box = $('violation')
+  box.replaceChildren()
+  $('after').hidden = true
+  if (!v.violated) return
+  const a = state.trace.argument, e = state.trace.events[v.step - 1]
+  const says = element('p')
+  says.append(element('b', 'Broken: ' + v.violated), ' at step ' + v.step + ': ' + e.violation.text + '.')
+  box.append(says)
+  for (const [label, list] of [['Let', a.let], ['Then', a.then], ['So', a.so && [a.so]]]) {
+    for (const text of list || []) box.append(element('p', label + ' ' + text))
+  }
+  const ask = element('button', '', {id: 'which'})
+  ask.append(element('kbd', 'w'), 'Which lock survives?')
+  ask.onclick = survivors
+  const help = element('button', 'What would help, in every order?')
+  const answer = element('p', '', {role: 'status'})
+  help.onclick = async () => {
+    const schedule = state.trace.schedule
+    try { answer.textContent = await search({do: 'remedy', schedule}) } catch (err) { answer.textContent = err.message }
+  }
+  box.append(ask, ' ', help, answer)
+  if (level) drawSolved(v)
+}
+
+// survivors has the other locks follow this schedule.
+async function survivors() {
+  const broke = state.trace, box = $('compare')
+  if (!broke.verdict.violated) return
+  let list
+  try { list = await search({do: 'survivors', schedule: broke.schedule}) } catch (err) { $('progress').textContent = err.message; return }
+  $('progress').textContent = ''
+  const good = list.filter(f => f.holds), bad = list.filter(f => !f.holds)
+  box.hidden = false
+  compared = broke.schedule
+  box.replaceChildren(element('h2', good.length ? good.map(f => f.algorithm).join(', ') + (good.length === 1 ? ' survives' : ' survive') + ' this schedule' : 'No lock here survives this schedule'))
+  if (bad.length) box.append(element('p', 'It breaks ' + bad.map(f => f.algorithm).join(', ') + ' as well.'))
+  if (!good.length) return box.scrollIntoView({block: 'nearest'})
+  const pick = element('select')
+  pick.append(...good.map(f => element('option', f.algorithm)))
+  const label = element('label', 'Beside it: ')
+  label.append(pick)
+  const beside = element('div')
+  const show = async () => {
+    const f = good.find(f => f.algorithm === pick.value)
+    const {trace} = await explorer.ask({do: 'at', schedule: f.schedule})
+    drawBeside(beside, broke, trace, f)
+  }
+  pick.onchange = show
+  box.append(label, beside, element('p', 'This is one schedule. What holds in every order of the same faults, “What would help” finds out.'))
+  await show()
+  box.scrollIntoView({block: 'nearest'})
+}
+
+// drawBeside shows two runs step by step, with the step at which they part.
+function drawBeside(box, broke, is, f) {
+  const did = e => !e ? '' : (e.who === 'time' ? '' : e.who + ' ') + (e.cmd || e.note) + (e.lost ? ' ⇢ ' + e.lost + ' lost' : e.reply ? ' → ' + e.reply : '')
+  const table = element('table'), parts = f.parts - 1
+  const head = row('th', '#', broke.algorithm, f.algorithm)
+  table.append(head)
+  for (let n = 0; n < Math.max(broke.events.length, is.events.length); n++) {
+    const r = row('td', n + 1, did(broke.events[n]), did(is.events[n]))
+    if (n === parts) r.className = 'part'
+    if (broke.events[n] && broke.events[n].violation) { r.classList.add('broken'); r.children[1].append(element('b', ' ✗ ' + broke.events[n].violation.text)) }
+    table.append(r)
+  }
+  const scroll = element('div', undefined, {class: 'scroll', role: 'region', tabindex: 0, 'aria-label': 'Both runs'})
+  scroll.append(table)
+  const says = element('p', 'They part at step ' + f.parts + '. ', {id: 'parts'})
+  if (is.events[parts]) says.append(f.algorithm + ': ' + did(is.events[parts]) + '. ' + is.events[parts].why)
+  const go = element('button', 'go on with ' + f.algorithm)
+  go.onclick = () => show(f.schedule)
+  box.replaceChildren(says, scroll, go)
+}
+
+// Levels.
+
+const progress = () => { try { return JSON.parse(localStorage.getItem('setnxlock-levels') || '{}') } catch { return {} } }
+
+function drawLevels() {
+  const done = progress()
+  $('levellist').replaceChildren(...LEVELS.map(l => {
+    const li = element('li'), b = element('button', upper(l.title))
+    b.onclick = () => begin(l)
+    li.append(b, done[l.name] ? ' ✓ in ' + done[l.name] + ' steps' : '')
+    return li
+  }))
+}
+
+async function begin(l) {
+  $('levels').open = false
+  allow(l)
+  await show(join(l.head, []))
+  $('level').scrollIntoView({block: 'start'})
+}
+
+// allow sets what a search looks at to what the level's own steps have.
+function allow(l) {
+  const words = [...new Set(l.graph.states.flatMap(s => Object.keys(s.to)))], has = r => words.some(w => r.test(w))
+  $('ticks').value = has(/^\+/) ? 3 : 0
+  const wants = {LostReplies: /^C\d-$/, LostRequests: /sever$/, LateRequests: /delay$/, Cuts: /cut$/, Refusals: /refuse/, Restart: /restart$/, Failover: /failover$/, Evict: /evict$/, Crash: /crash$/, Unreaped: /~$|reap$/}
+  for (const i of document.querySelectorAll('[data-fault]')) {
+    const on = has(wants[i.dataset.fault])
+    if (i.type === 'checkbox') i.checked = on
+    else i.value = on ? 1 : 0
+  }
+  $('check').value = [...$('check').options].some(o => o.value === l.goal) ? l.goal : ''
+}
+
+function drawLevel() {
+  $('level').hidden = !level
+  if (!level) return
+  $('leveltitle').textContent = 'Level ' + (LEVELS.indexOf(level) + 1) + ': ' + upper(level.title)
+  $('objective').textContent = level.objective
+  $('leveltext').textContent = level.text
+}
+
+// drawSolved is what is told afterwards: the shortest, the fix, the lock that survives.
+function drawSolved(v) {
+  const done = progress()
+  const before = done[level.name] || Infinity
+  if (v.step < before) {
+    done[level.name] = v.step
+    try { localStorage.setItem('setnxlock-levels', JSON.stringify(done)) } catch { /* nothing is kept then */ }
+    drawLevels()
+  }
+  const box = $('after')
+  box.hidden = false
+  const way = distance(level, 0)
+  const best = way === null ? '' : level.graph.cut ? ' It can be done in ' + way + '.' : way < v.step ? ' The shortest way with these steps has ' + way + '.' : ' There is no shorter way with these steps.'
+  box.replaceChildren(element('h2', 'Solved, in ' + v.step + ' steps.' + best), element('p', level.fix))
+  if (level.survives) {
+    const b = element('button', 'The same race on ' + level.survives.algorithm + ', which survives it')
+    b.onclick = () => survivor(level)
+    box.append(b)
+  }
+  const next = LEVELS[LEVELS.indexOf(level) + 1]
+  if (next) {
+    const b = element('button', 'Next: ' + upper(next.title))
+    b.onclick = () => begin(next)
+    box.append(' ', b)
+  }
+}
+
+async function survivor(of) {
+  const broke = state.trace.events
+  if (!await show(of.survives.schedule)) return
+  const is = state.trace.events
+  let n = 0
+  while (n < is.length && n < broke.length && is[n].who === broke[n].who && is[n].cmd === broke[n].cmd && is[n].reply === broke[n].reply) n++
+  $('said').textContent = of.survives.algorithm + ' survives. ' + (n < is.length ? 'They part at step ' + (n + 1) + '. ' + sentence(is[n]) : '')
+}
+
+// distance is how many choices away the objective is from a state of a level's graph; null: nowhere.
+function distance({graph, goal}, from) {
+  let ring = [from], seen = new Set(ring)
+  for (let n = 0; ring.length; n++) {
+    if (ring.some(s => graph.states[s].broken === goal)) return n
+    const next = []
+    for (const s of ring) for (const to of Object.values(graph.states[s].to)) if (!seen.has(to)) { seen.add(to); next.push(to) }
+    ring = next
+  }
+  return null
+}
+
+// hint is exact for the steps that the level offers, which were all run when the page was made.
+function hint() {
+  if (!level) return
+  const graph = level.graph, path = [0]
+  for (const w of words()) {
+    const to = graph.states[path[path.length - 1]].to[w]
+    if (to === undefined) break
+    path.push(to)
+  }
+  const off = words().length + 1 - path.length // words that the level has not
+  const say = text => { $('hinttext').textContent = text }
+  const plural = n => n + (n === 1 ? ' step' : ' steps')
+  for (let back = 0; back < path.length; back++) {
+    const n = distance(level, path[path.length - 1 - back])
+    if (n === null) continue
+    if (n === 0) return say('You are there.')
+    if (off + back === 0) return say(level.goal + ' is ' + plural(n) + ' away' + (graph.cut ? ', at the most.' : '.'))
+    if (off) return say('The steps of this level do not lead here: undo ' + (off + back) + ', then it is ' + plural(n) + ' away.')
+    return say((graph.cut ? 'No way from here was found' : level.goal + ' is not reachable from here') + ': undo ' + back + ', then it is ' + plural(n) + ' away.')
+  }
+  say('No way is known.')
+}
+
+// Moves.
+
+const choose = word => show(join(head(), [...words(), word]))
+
+async function undo() {
+  const w = words()
+  if (!w.length) return
+  const undone = [w[w.length - 1], ...redone]
+  if (await show(join(head(), w.slice(0, -1)), {keep: true})) { redone = undone; enable('redo', true) }
+}
+
+async function redo() {
+  if (!redone.length) return
+  const left = redone.slice(1)
+  if (await show(join(head(), [...words(), redone[0]]), {keep: true})) { redone = left; enable('redo', left.length > 0) }
+}
+
+const reset = () => show(join(head(), []))
+
+// A log of MONITOR's. It stands beside the state that is shown: nobody knows its replies, and it can't go on.
+async function readLog(text, key = '') {
+  const box = $('log')
+  let log
+  try { log = await explorer.ask({do: 'monitor', text, key}) } catch (err) { $('said').textContent = 'Not possible: ' + err.message + '.'; return }
+  const t = log.trace, names = t.clients.map(c => c.name)
+  box.hidden = false
+  box.replaceChildren(element('h2', 'What MONITOR saw of ' + t.key, {id: 'logtitle'}))
+  if ((log.keys ?? []).length > 1) {
+    const pick = element('select'), label = element('label', 'Key ')
+    pick.append(...log.keys.map(k => element('option', k)))
+    pick.value = t.key
+    pick.onchange = () => readLog(text, pick.value)
+    label.append(pick)
+    box.append(label)
+  }
+  const broken = t.events.filter(e => e.violation)
+  const says = element('p', broken.length ? '' : 'As far as the log tells, no two clients held it at once, and nobody removed another’s lock.', {id: 'logsays'})
+  for (const e of broken) says.append(element('b', 'Broken: ' + e.violation.invariant + ' at step ' + e.n + ': ' + e.violation.text + '. '))
+  const who = element('ul')
+  for (const f of log.follows) {
+    const li = element('li', f.client + ' (' + f.address + ') ' + (f.does.length ? f.does.join(', ') : 'does not ask for it') + (f.like.length ? ': as ' + f.like.join(', ') : f.does.length ? ': as none of this library’s locks' : '') + '.')
+    if (f.like.length) {
+      const b = element('button', 'break ' + f.like[0] + ' here')
+      b.onclick = () => show(f.like[0] + ' 2.4 2x3 :')
+      li.append(' ', b)
+    }
+    who.append(li)
+  }
+  const picture = element('figure', undefined, {class: 'picture-of-log', role: 'group', tabindex: 0, 'aria-label': 'The log as a picture; the table below says the same'})
+  picture.innerHTML = log.picture // the engine escapes what stands in it
+  const table = element('table'), scroll = element('div', undefined, {class: 'scroll', role: 'region', tabindex: 0, 'aria-label': 'The log as a table'})
+  table.append(row('th', '#', 'time', 'who', 'what', 'key', 'who holds it', 'why'))
+  for (const e of t.events) {
+    const holds = names.filter(n => e.belief[n].state === 'holds')
+    const r = row('td', e.n, seconds(e.at_ms), e.who, e.cmd + (e.reply ? ' → ' + e.reply : ''), keyText(e.server), holds.join(' and '), e.why)
+    r.lastChild.className = 'why'
+    if (e.violation) r.className = 'broken'
+    table.append(r)
+  }
+  scroll.append(table)
+  box.append(says, who, element('p', t.text), picture, scroll)
+  $('bring').open = false
+  box.scrollIntoView({block: 'start'})
+  box.focus({preventScroll: true})
+}
+
+// The search.
+
+function faults() {
+  const f = {}
+  for (const i of document.querySelectorAll('[data-fault]')) f[i.dataset.fault] = i.type === 'checkbox' ? i.checked : Number(i.value)
+  return f
+}
+
+// search asks a Worker of its own, until it has answered or is stopped.
+async function search(question) {
+  stop()
+  const began = Date.now(), s = new Explorer(p => {
+    $('progress').textContent = p.states.toLocaleString('en') + ' states, ' + p.seconds.toFixed(1) + ' s, depth ' + p.depth
+  })
+  searcher = s
+  enable('stop', true)
+  const tick = setInterval(() => { if (!$('progress').textContent.includes('states')) $('progress').textContent = 'searching for ' + Math.round((Date.now() - began) / 1000) + ' s' }, 500)
+  $('progress').textContent = 'searching'
+  try {
+    return await Promise.race([s.ask(question), new Promise((_, reject) => { s.stopped = reject })])
+  } finally {
+    clearInterval(tick)
+    s.end()
+    if (searcher === s) { searcher = null; enable('stop', false) }
+  }
+}
+
+function stop() {
+  if (!searcher) return
+  searcher.stopped(new Error('Stopped: this proves nothing.'))
+}
+
+async function explore(leads) {
+  const schedule = join(head().replace(/ check=\S+/, ''), [])
+  let r
+  try { r = await search({do: 'explore', schedule, faults: faults(), ticks: Number($('ticks').value), states: 5_000_000, check: $('check').value}) } catch (err) {
+    $('progress').textContent = err.message
+    return
+  }
+  const counts = r.states.toLocaleString('en') + ' states, ' + r.seconds.toFixed(1) + ' s. '
+  const who = headOf(schedule).split(' ').slice(0, 2).join(' on Redis ')
+  if (r.verdict === 'holds') { $('progress').textContent = counts + 'Nothing breaks within these bounds: ' + who + ', ' + r.bounds + '. Beyond them this says nothing.'; return }
+  if (r.verdict === 'bound') { $('progress').textContent = counts + 'Nothing broke before there was no room for more ' + r.bound + ': this proves nothing.'; return }
+  $('progress').textContent = counts + 'No: ' + who + ' breaks ' + r.violated + ' in ' + r.steps + ' steps at the least, within ' + r.bounds + '.'
+  if (leads) await show(r.schedule)
+  else {
+    const b = element('button', 'show them')
+    b.type = 'button'
+    b.onclick = () => show(r.schedule)
+    $('progress').append(' ', b)
+  }
+}
+
+// The page.
+
+function choices(table) {
+  const groups = [element('optgroup', undefined, {label: "this library's"}), element('optgroup', undefined, {label: 'there to be broken'})]
+  for (const l of table.locks) groups[l.shipped ? 0 : 1].append(element('option', l.name))
+  $('lock').replaceChildren(...groups)
+  $('lock').value = 'getset:classic'
+  $('server').replaceChildren(...table.servers.map(s => element('option', s)))
+  $('server').value = '2.4'
+  const says = () => { $('says').textContent = table.locks.find(l => l.name === $('lock').value).says }
+  $('lock').onchange = says
+  says()
+}
+
+function fleets(parties) {
+  for (const id of ['fleet1', 'fleet2']) {
+    const groups = [element('optgroup', undefined, {label: "this library's"}), element('optgroup', undefined, {label: 'in the field'})]
+    for (const p of parties) {
+      const o = element('option', p.name.split('/').slice(1).join('/'), {value: p.name, title: p.says})
+      groups[p.shipped ? 0 : 1].append(o)
+    }
+    $(id).replaceChildren(...groups)
+  }
+  $('fleet1').value = (parties.find(p => p.name === 'theirs/redis-py-2.9') || parties[0]).name
+  $('fleet2').value = parties[0].name
+}
+
+function bind() {
+  $('free').onsubmit = e => {
+    e.preventDefault()
+    $('setup').open = false
+    show([$('lock').value, $('server').value, $('clients').value + 'x' + $('attempts').value, ':'].join(' '))
+  }
+  $('search').onsubmit = e => { e.preventDefault(); explore(true) }
+  $('find').onclick = () => explore(true)
+  $('safe').onclick = () => explore(false)
+  $('stop').onclick = stop
+  $('undo').onclick = undo
+  $('redo').onclick = redo
+  $('reset').onclick = reset
+  $('hint').onclick = hint
+  $('keys').onclick = () => { $('help').hidden = !$('help').hidden; $('keys').setAttribute('aria-expanded', !$('help').hidden) }
+  $('go').onclick = () => show($('paste').value.replace(/^\s*setnxlock race replay\s+/, '').replace(/^'(.*)'\s*$/, '$1'))
+  $('file').onchange = async () => {
+    const text = await $('file').files[0].text()
+    if (/^(OK\s+)?\+?\d+\.\d+ [[("]/.test(text.trimStart())) return readLog(text)
+    let schedule
+    try { schedule = JSON.parse(text).schedule } catch { schedule = text.trim() }
+    if (!schedule) { $('said').textContent = 'That file has no schedule.'; return }
+    show(schedule)
+  }
+  $('readlog').onclick = () => readLog($('lines').value)
+  $('form').onsubmit = e => {
+    e.preventDefault()
+    const lines = $('program').value.split('\n').map(l => l.trim().replace(/\s*=\s*/, '=').replace(/\s+/g, ',')).filter(Boolean)
+    if (/[+;"]/.test(lines.join(''))) { $('said').textContent = 'A lock of your own has no + ; or " in it.'; return }
+    show(['form/' + lines.join(';'), $('server').value, $('clients').value + 'x' + $('attempts').value, ':'].join(' '))
+  }
+  $('two').onsubmit = async e => {
+    e.preventDefault()
+    const box = $('answer')
+    box.textContent = 'The explorer searches …'
+    let r
+    try { r = await search({do: 'pair', pair: [$('fleet1').value, $('fleet2').value]}) } catch (err) { box.textContent = err.message; return }
+    $('progress').textContent = ''
+    box.replaceChildren(element('p', (r.safe ? 'Yes, within the bounds of docs/mixing.md: no two clients hold it at once, and nobody is stuck.' : 'No.') + ' ' + r.states.toLocaleString('en') + ' states.'))
+    for (const s of r.says) {
+      const p = element('p', s.text + ' '), b = element('button', 'show it', {type: 'button'})
+      b.onclick = () => show(s.schedule)
+      p.append(b)
+      box.append(p)
+    }
+  }
+  $('copy').onclick = () => navigator.clipboard?.writeText(state.replay).then(() => { $('copy').textContent = 'copied' }, () => getSelection().selectAllChildren($('replay')))
+  $('svg').onclick = () => {
+    const svg = $('picture').querySelector('svg').cloneNode(true)
+    svg.setAttribute('xmlns', 'http://www.w3.org/2000/svg')
+    // Programs that draw know neither CSS's variables nor HTML's style, some no CSS at all: each part bears what it
+    // looks like. The colours are those of paper, and the page's own are as they were when it is drawn again.
+    svg.classList.add('paper')
+    svg.style.cssText = 'position:absolute;visibility:hidden'
+    $('picture').append(svg)
+    const paper = getComputedStyle(svg).getPropertyValue('--paper').trim()
+    for (const e of svg.querySelectorAll('text, path, rect')) {
+      const looks = getComputedStyle(e)
+      for (const name of ['fill', 'stroke', ...e.tagName === 'text' ? ['font-family', 'font-size', 'font-weight', 'text-anchor'] : ['fill-opacity', 'stroke-width', 'stroke-dasharray']])
+        e.setAttribute(name, looks.getPropertyValue(name).replace(/(\d)px/g, '$1'))
+      if (looks.opacity !== '1') e.setAttribute('opacity', looks.opacity)
+    }
+    svg.remove()
+    svg.removeAttribute('style')
+    const ground = document.createElementNS(svg.namespaceURI, 'rect')
+    for (const [name, value] of Object.entries({width: '100%', height: '100%', fill: paper})) ground.setAttribute(name, value)
+    svg.prepend(ground)
+    const a = element('a', '', {download: 'race.svg', href: URL.createObjectURL(new Blob([new XMLSerializer().serializeToString(svg)], {type: 'image/svg+xml'}))})
+    a.click()
+    URL.revokeObjectURL(a.href)
+  }
+  const keys = {
+    u: undo, y: redo, 0: reset, h: hint, f: () => explore(true), s: () => explore(false), w: survivors, Escape: stop, '?': () => $('keys').click(),
+    t: () => { const o = (others || []).find(o => o.word[0] === '+'); if (o) choose(o.word) },
+  }
+  document.addEventListener('keydown', e => {
+    if (e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(e.target.tagName) && e.key !== 'Escape') return
+    const step = state.steps.find(o => o.word === 'C' + e.key)
+    const act = step ? () => choose(step.word) : keys[e.key]
+    if (!act) return
+    e.preventDefault()
+    act()
+  })
+  addEventListener('popstate', () => { const s = clean(location.hash); if (s && !s.startsWith('fleets=') && s !== state.trace.schedule) show(s, {silent: true}) })
+}
+
+async function main() {
+  try {
+    await load()
+    explorer = new Explorer()
+    choices(await explorer.ask({do: 'table'}))
+    fleets(await explorer.ask({do: 'parties'}))
+  } catch (err) {
+    $('loadingtext').textContent = 'The explorer does not start: ' + err.message
+    $('bar').remove()
+    return
+  }
+  drawLevels()
+  const two = /^fleets=([^+]+)\+([^+]+)$/.exec(clean(location.hash)), wanted = two ? '' : clean(location.hash)
+  const first = 'getset:classic 2.4 2x3 check=exclusion :'
+  if (!await show(wanted || first, {silent: !wanted})) {
+    const why = $('said').textContent
+    await show(first)
+    $('said').textContent = 'The address leads nowhere. ' + why
+  }
+  bind()
+  $('loading').hidden = true
+  $('app').hidden = false
+  performance.mark('ready')
+  $('picture').scrollLeft = $('picture').scrollWidth
+  if (two) {
+    $('fleets').open = true
+    $('fleet1').value = two[1]
+    $('fleet2').value = two[2]
+    $('two').requestSubmit()
+    $('answer').scrollIntoView({block: 'center'})
+  }
+}
+main()

@@ -1,0 +1,217 @@
+//go:build !js
+
+package workbench
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"embed"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/markup"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/pages"
+	"github.com/setnxlock/setnxlock/compat/race"
+)
+
+//go:embed page
+var page embed.FS
+
+// The files that Site writes. A state of the workbench is Page, a # and its schedule.
+const (
+	Page   = "workbench.html"
+	Engine = "workbench-engine.js" // which Page loads
+)
+
+// ErrNoSource is why there is no workbench: it is compiled when a site is written.
+var ErrNoSource = errors.New("the workbench is compiled by the go command from a clone of this module")
+
+const program = "github.com/setnxlock/setnxlock/cmd/setnxlock/internal/workbench/wasm"
+
+// A Level is a race of the course as a game.
+type Level struct {
+	Name      string     `json:"name"`
+	Title     string     `json:"title"`
+	Objective string     `json:"objective"`
+	Text      string     `json:"text"`
+	Goal      string     `json:"goal"` // the invariant to be broken
+	Head      string     `json:"head"` // of its schedules, before the colon
+	Fix       string     `json:"fix"`
+	Survives  *Survivor  `json:"survives,omitempty"`
+	Graph     race.Graph `json:"graph"`
+}
+
+// A Survivor is the same race on a lock that survives it.
+type Survivor struct {
+	Algorithm string `json:"algorithm"`
+	Schedule  string `json:"schedule"`
+}
+
+// graphStates is how many states of a level its hints know.
+const graphStates = 400
+
+// LevelOf makes a level of a race that breaks something; nil of another.
+func LevelOf(p pages.Page) (*Level, error) {
+	t := p.Trace
+	if t.Verdict.Violated == "" {
+		return nil, nil
+	}
+	graph, err := race.Around(t.Schedule, graphStates, Locks())
+	if err != nil {
+		return nil, err
+	}
+	head, _, _ := strings.Cut(t.Schedule, " :")
+	l := &Level{
+		Name: t.Scenario, Title: t.Title, Objective: t.Objective, Text: t.Text,
+		Goal: t.Verdict.Violated, Head: head, Fix: t.Argument.Fix, Graph: graph,
+	}
+	if p.Survives != nil {
+		l.Survives = &Survivor{p.Survives.Algorithm, p.Survives.Schedule}
+	}
+	return l, nil
+}
+
+// Site writes the workbench into the folder of a pages.Site: Page, and Engine, which is the explorer compiled
+// from the module that the working directory is in, by the go command. ErrNoSource says that it can't.
+func Site(ctx context.Context, dir string, levels []*Level) error {
+	module, err := engine(ctx)
+	if err != nil {
+		return err
+	}
+	root, err := ask(ctx, "env", "GOROOT")
+	if err != nil {
+		return err
+	}
+	start, err := os.ReadFile(filepath.Join(root, "lib", "wasm", "wasm_exec.js"))
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNoSource, err)
+	}
+	exec, err := json.Marshal(string(start))
+	if err != nil {
+		return err
+	}
+	code, err := sources(ctx)
+	if err != nil {
+		return err
+	}
+	// A page from the disk may fetch no file: the engine is a script, which has what is packed in Base64.
+	script := fmt.Sprintf("self.SETNXLOCK_EXEC = %s\nself.SETNXLOCK_CODE = '%s'\nself.SETNXLOCK_WASM = '%s'\n",
+		exec, packed(code), packed(module))
+	// Marshal writes <, > and & as \u003c and so on: no </script> can end the data.
+	data, err := json.Marshal(levels)
+	if err != nil {
+		return err
+	}
+	html := markup.Page{
+		Title: "The Workbench: Break a Lock by Hand",
+		// The engine holds a module in a data: address, and runs in a Worker out of a blob:.
+		Allow:  []string{pages.FileScripts + " blob: 'wasm-unsafe-eval'", "worker-src blob:", "connect-src data:"},
+		Sheets: []string{pages.Sheet, "workbench.css"},
+		Body: markup.Fill(asset("workbench.html"), map[string]markup.HTML{
+			"levels":    markup.HTML(data),
+			"megabytes": markup.HTML(fmt.Sprintf("%.1f", float64(len(script))/1e6)),
+		}),
+	}
+	for name, b := range map[string][]byte{
+		Page: html.Document(), Engine: []byte(script),
+		"workbench.css": []byte(asset("workbench.css")), "workbench.js": []byte(asset("workbench.js")),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// packed is b gzipped, in Base64.
+func packed(b []byte) string {
+	var text strings.Builder
+	base := base64.NewEncoder(base64.StdEncoding, &text)
+	z, _ := gzip.NewWriterLevel(base, gzip.BestCompression) //nolint:errcheck // there is this level
+	z.Write(b)                                              //nolint:errcheck // a Builder takes all
+	z.Close()                                               //nolint:errcheck
+	base.Close()                                            //nolint:errcheck
+	return text.String()
+}
+
+// engine returns the explorer as WebAssembly.
+func engine(ctx context.Context) ([]byte, error) {
+	dir, err := os.MkdirTemp("", "setnxlock-workbench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "engine.wasm")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", file, program)
+	build.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm")
+	if said, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w: %w: %s", ErrNoSource, err, bytes.TrimSpace(said))
+	}
+	return os.ReadFile(file)
+}
+
+// ask asks the go command.
+func ask(ctx context.Context, args ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", args...).Output()
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrNoSource, err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+func asset(name string) string {
+	b, err := page.ReadFile("page/" + name)
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	return string(b)
+}
+
+// algorithms are the packages in which a client that asks for a lock can stand (race.Spots).
+var algorithms = []string{"getsetlock", "txlock", "compat/setlock", "compat/rwlock", "compat/redlock", "compat/race/catalogue", "compat/race/catalogue/broken", "cmd/setnxlock/internal/mixing"}
+
+// engines are the files of package compat in which it can.
+var engines = []string{"compat/protocol/watch.go", "compat/protocol/unguarded.go", "compat/protocol/listcas.go", "compat/protocol/script.go"}
+
+// sources are the files of the algorithms, by name, in JSON: each line where it was.
+func sources(ctx context.Context) ([]byte, error) {
+	root, err := ask(ctx, "list", "-f", "{{.Module.Dir}}", path.Dir(program))
+	if err != nil {
+		return nil, err
+	}
+	names := slices.Clone(engines)
+	for _, dir := range algorithms {
+		files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(dir), "*.go"))
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range files {
+			if !strings.HasSuffix(f, "_test.go") {
+				names = append(names, dir+"/"+filepath.Base(f))
+			}
+		}
+	}
+	comment := regexp.MustCompile(`(?m)^//.*$`) // outside of every function: the page never shows it
+	files := map[string]string{}
+	for _, name := range names {
+		b, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
+		if err != nil {
+			return nil, err
+		}
+		// Only what sends is shown: a file that has no connection has none of it.
+		if strings.Contains(string(b), "protocol.Conn") || strings.Contains(string(b), "protocol.Change") || strings.HasPrefix(string(b), "package compat\n") {
+			files[name] = comment.ReplaceAllString(string(b), "")
+		}
+	}
+	return json.Marshal(files)
+}

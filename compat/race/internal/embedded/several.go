@@ -1,0 +1,53 @@
+// Package embedded has what both engines ask of the embedded server: to run commands and to refuse one of them, to
+// stand for several servers, and whether a client could still take the lock.
+package embedded
+
+import (
+	"strings"
+
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
+)
+
+// The one embedded server stands for several where a lock is spread over them:
+// each has the keys that begin with its name, "S2:lock.report". What the lock
+// sends must be complete in itself, one command or one script: the engines keep
+// one connection for each client.
+
+// Down is a set of the servers that are gone, by their numbers.
+func Down(entries []oldredis.Entry) (set uint8) {
+	for _, e := range entries {
+		if strings.HasSuffix(e.Key, plan.DownKey) {
+			set |= 1 << plan.ServerOf(e.Key)
+		}
+	}
+	return set
+}
+
+// TakeDown makes a server one that answers no more.
+func TakeDown(s *oldredis.Server, n int) {
+	c := s.Dial()
+	defer c.Close()
+	c.Do("SET", plan.Nth(n)+plan.DownKey, "gone") //nolint:errcheck // a server in memory
+}
+
+// Forget removes what one of several servers holds. Its connections are none of
+// those that a client keeps, and go on.
+func Forget(s *oldredis.Server, n int) {
+	for _, e := range s.Snapshot().Entries(s) {
+		if strings.HasPrefix(e.Key, plan.Nth(n)+":") {
+			s.Evict(e.Key)
+		}
+	}
+}
+
+// Busy reports whether anything is there but fences and what stands for a
+// server that is down.
+func Busy(c *plan.Setup, entries []oldredis.Entry) bool {
+	for _, e := range entries {
+		if e.Key != plan.FenceKey(c.Key) && !strings.HasSuffix(e.Key, plan.DownKey) {
+			return true
+		}
+	}
+	return false
+}

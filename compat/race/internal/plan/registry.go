@@ -1,0 +1,141 @@
+package plan
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat/locks"
+	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
+	"github.com/setnxlock/setnxlock/compat/rwlock"
+	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// An Entry is a lock, and what the explorer knows of this module's beside that.
+type Entry struct {
+	Lock
+	Form    Form // where it keeps what it holds
+	apart   bool // each client's is made otherwise: none is like another
+	NoFence bool // it has no fences to draw
+	Turns   bool // its waiters take turns, and a writer can go on as a reader
+	Pinned  int  // how many of a client's leases may pin their connections
+}
+
+// A Form is where a lock keeps what it holds, and so how much of it the
+// invariants can follow.
+type Form uint8
+
+const (
+	OneKey  Form = iota // the key holds its holder's value
+	Members             // each holder's value stands in one of several keys, or among others in one
+	Quorum              // it is spread over several servers
+)
+
+// registry has this module's locks, from their table, the variants that are explored beside them,
+// and the published locks that break.
+var registry = sync.OnceValue(func() map[string]Entry {
+	all := map[string]Entry{}
+	for _, l := range locks.All() {
+		if l.New == nil || l.Instead != "" {
+			continue
+		}
+		e := Entry{Lock: Lock{Says: l.About, Among: l.Shared, New: func(token func() string, fence bool) protocol.Algorithm {
+			return l.New(locks.Options{Fence: fence, Token: token})
+		}}, NoFence: !l.Fences}
+		if l.Family() == "rw" {
+			e.Form, e.Turns = Members, true
+		}
+		all[l.Name] = e
+	}
+	for _, l := range broken.Published() {
+		e := Entry{Lock: Lock{Says: l.Says, Among: l.Shared, New: l.New}}
+		if strings.HasPrefix(l.Name, "rw:") {
+			e.Form, e.NoFence = Members, true
+		}
+		all[l.Name] = e
+	}
+	for _, l := range variants {
+		all[l.name] = Entry{Lock: l.Lock}
+	}
+	for _, l := range readWrite {
+		o := func(token func() string, fence bool) rwlock.Options {
+			o := l.o
+			o.Fence, o.Token = fence, token
+			return o
+		}
+		all["rw:read/"+l.name] = Entry{Form: Members, Turns: true, Lock: Lock{Says: l.read, Among: true,
+			New: func(token func() string, fence bool) protocol.Algorithm {
+				return rwlock.Read{Options: o(token, fence)}
+			}}}
+		all["rw:write/"+l.name] = Entry{Form: Members, Turns: true, Lock: Lock{Says: l.write,
+			New: func(token func() string, fence bool) protocol.Algorithm {
+				return rwlock.Write{Options: o(token, fence)}
+			}}}
+	}
+	all["redlock"] = Entry{Form: Quorum, apart: true, NoFence: true, Lock: Lock{Says: "a majority of three servers, " +
+		"each with set:lua; asked one after the other, each client starting with another one"}}
+	for _, name := range Pinnable {
+		e := all[name]
+		e.Pinned = 1
+		e.Says += "; on a pinned connection, which watches the key"
+		all[name+"/pinned"] = e
+	}
+	return all
+})
+
+// Broken returns the locks that an explorer must catch.
+func Broken() Locks {
+	all := Locks{}
+	for _, l := range broken.Locks() {
+		all[l.Name] = Lock{Says: l.Says, Bare: l.Bare, New: l.New}
+	}
+	return all
+}
+
+// variants and readWrite are the variants that are explored beside the module's locks.
+var variants = []struct {
+	name string
+	Lock
+}{
+	{"getset:classic/seconds", Lock{Says: "getset:classic with whole seconds, as on the SETNX page",
+		New: func(token func() string, fence bool) protocol.Algorithm {
+			return getsetlock.Classic{Options: getsetlock.Options{Fence: fence, Nonce: token, Dialect: getsetlock.Seconds}}
+		}}},
+	{"getset:classic/margin", Lock{Says: "getset:classic that leaves others' leases alone for 5 s more",
+		Margins: fiveSeconds, New: func(token func() string, fence bool) protocol.Algorithm {
+			return getsetlock.Classic{Options: margin(token, fence)}
+		}}},
+	{"getset:guarded/margin", Lock{Says: "getset:guarded that leaves others' leases alone for 5 s more",
+		Margins: fiveSeconds, New: func(token func() string, fence bool) protocol.Algorithm {
+			return getsetlock.Guarded{Options: margin(token, fence)}
+		}}},
+	{"tx:classic/never", Lock{Says: "tx:classic without any TTL repair",
+		New: func(token func() string, fence bool) protocol.Algorithm {
+			return txlock.Classic{Options: txlock.Options{Fence: fence, Token: token}, NoRepair: true}
+		}}},
+}
+
+var readWrite = []struct {
+	name, read, write string
+	o                 rwlock.Options
+}{
+	{"server-clock", "a reader whose lease is counted by the server's TIME",
+		"a writer who tells the readers' time by the server's TIME", rwlock.Options{ServerClock: true}},
+	{"readers-first", "a reader that goes before every writer that waits", "a writer that waits for every reader",
+		rwlock.Options{Prefer: rwlock.ReadersFirst}},
+	{"writers-first", "a reader that gives way to every writer that waits",
+		"a writer that goes before every reader that waits", rwlock.Options{Prefer: rwlock.WritersFirst}},
+}
+
+// Pinnable are the algorithms that can go on watching their key.
+var Pinnable = []string{"tx:classic", "tx:guarded", "tx:renamed", "getset:guarded", "set:watch"}
+
+var fiveSeconds = []time.Duration{5 * time.Second}
+
+func margin(token func() string, fence bool) getsetlock.Options {
+	o := getsetlock.Options{Fence: fence, Nonce: token}
+	o.Dialect.Margin = fiveSeconds[0]
+	return o
+}

@@ -1,0 +1,47 @@
+package plan
+
+import (
+	"strconv"
+
+	"github.com/setnxlock/setnxlock/compat/protocol"
+)
+
+// FenceKey is where key's fence is counted.
+func FenceKey(key string) string { return protocol.Aux(key, "fence") }
+
+// ServerCount is of how many servers a quorum is made.
+const ServerCount = 3
+
+// DownKey follows a server's name on the key that stands for its being gone.
+const DownKey = ":down"
+
+// Nth is the name of one of several servers, from 1.
+func Nth(n int) string { return "S" + strconv.Itoa(n) }
+
+// ServerOf is the server that a key is on; 0 if there is only one.
+func ServerOf(key string) int {
+	if len(key) > 2 && key[0] == 'S' && key[2] == ':' && key[1] >= '1' && key[1] <= '0'+ServerCount {
+		return int(key[1] - '0')
+	}
+	return 0
+}
+
+// Addressed is the server that commands are for.
+func Addressed(cmds [][]string) int {
+	for _, cmd := range cmds {
+		for _, a := range cmd[1:] {
+			if n := ServerOf(a); n > 0 {
+				return n
+			}
+		}
+	}
+	return 0
+}
+
+// KeyOn is the key as it is called on a server; 0: the only one.
+func KeyOn(key string, n int) string {
+	if n == 0 {
+		return key
+	}
+	return Nth(n) + ":" + key
+}

@@ -1,0 +1,238 @@
+package search
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/setnxlock/setnxlock/compat/race/internal/judge"
+	"github.com/setnxlock/setnxlock/compat/race/internal/memo"
+)
+
+// A team expands a batch of states at once. What one choice leads to is looked up, and looking does not
+// change what is known: so all workers look at the same, which is frozen meanwhile. States whose
+// expansion asks what nobody has asked yet are left over; when the workers are done, the team expands
+// them, in their order. While the search admits what all of them lead to, the workers expand the next
+// batch. So every number is given, every state entered and every breach found in the same order,
+// however many workers there are.
+type team struct {
+	x       *search
+	workers []search
+	asks    search   // expands what is left over
+	lots    [2][]lot // those that are being filled, and those that are being admitted
+	turn    int
+	done    sync.WaitGroup
+}
+
+const (
+	lotSize   = 64   // states that a worker takes at once
+	batchSize = 4096 // states that are expanded before the next are begun; as often the bounds are looked at
+)
+
+// A lot is what some states of the frontier lead to.
+type lot struct {
+	sheet
+	left  []int32 // the states that were left over
+	asked sheet   // and what they lead to
+}
+
+// A sheet is what states lead to, in order.
+type sheet struct {
+	arrivals []arrival
+	ends     []int32 // of each state, the number of arrivals up to its last one
+	moves    []int32 // of each state, its transitions
+	broken   []broke
+}
+
+// A broke is what an arrival breaks, or what would have been the one at that place.
+type broke struct {
+	state    int32 // of the sheet
+	at       int32 // arrivals before it
+	link     link
+	breaches breaches
+}
+
+func newTeam(x *search) *team {
+	t := &team{x: x, workers: make([]search, x.workers), asks: x.worker()}
+	for i := range t.workers {
+		t.workers[i] = x.worker()
+	}
+	for i := range t.lots {
+		t.lots[i] = make([]lot, batchSize/lotSize)
+	}
+	return t
+}
+
+// worker is a search that puts what it finds on a sheet.
+func (x *search) worker() search {
+	return search{c: x.c, judge: x.judge, runs: x.runs, trans: x.trans, names: x.names, tally: x.tally}
+}
+
+// begin has the workers expand the batch that begins at the frontier's n-th state. One alone does it in end.
+func (t *team) begin(n int) {
+	t.turn = 1 - t.turn
+	if len(t.workers) == 1 {
+		return
+	}
+	t.x.freeze(true)
+	var next atomic.Int32
+	lots := t.batch(n)
+	for i := range t.workers {
+		w := &t.workers[i]
+		t.done.Go(func() {
+			for k := int(next.Add(1)) - 1; k < len(lots); k = int(next.Add(1)) - 1 {
+				w.fill(&lots[k], n+k*lotSize, t.x)
+			}
+		})
+	}
+}
+
+// end returns what all states of the batch lead to.
+func (t *team) end(n int) []lot {
+	t.done.Wait()
+	t.x.freeze(false)
+	lots := t.batch(n)
+	for k := range lots {
+		l, first := &lots[k], n+k*lotSize
+		if len(t.workers) == 1 {
+			t.asks.fill(l, first, t.x)
+		}
+		l.asked.clear()
+		t.asks.sheet = &l.asked
+		for _, i := range l.left {
+			t.asks.put(t.x, first+int(i))
+		}
+	}
+	return lots
+}
+
+// batch is the lots of a batch.
+func (t *team) batch(n int) []lot {
+	states := min(batchSize, len(t.x.frontier)-n)
+	return t.lots[t.turn][:(states+lotSize-1)/lotSize]
+}
+
+func (x *search) freeze(on bool) {
+	x.runs.frozen, x.trans.frozen, x.names.frozen = memo.Frozen(on), memo.Frozen(on), memo.Frozen(on)
+}
+
+func (s *sheet) clear() {
+	s.arrivals, s.ends, s.moves, s.broken = s.arrivals[:0], s.ends[:0], s.moves[:0], s.broken[:0]
+}
+
+// fill expands the states of a lot, the first of which is of's n-th.
+func (w *search) fill(l *lot, n int, of *search) {
+	l.clear()
+	l.left = l.left[:0]
+	w.sheet = &l.sheet
+	for i := range min(lotSize, len(of.frontier)-n) {
+		arrivals, broken := len(l.arrivals), len(l.broken)
+		if !w.knows(of, n+i) {
+			l.arrivals, l.broken = l.arrivals[:arrivals], l.broken[:broken]
+			l.left = append(l.left, int32(i))
+		}
+	}
+}
+
+// put expands of's n-th state.
+func (w *search) put(of *search, n int) {
+	w.transitions = 0
+	w.expand(&of.frontier[n], uint32(of.base+n))
+	w.sheet.ends = append(w.sheet.ends, int32(len(w.sheet.arrivals)))
+	w.sheet.moves = append(w.sheet.moves, int32(w.transitions))
+}
+
+// knows is put, if all that it asks has been asked before.
+func (w *search) knows(of *search, n int) (ok bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			if _, is := r.(memo.Missing); !is {
+				panic(r)
+			}
+			ok = false
+		}
+	}()
+	w.put(of, n)
+	return true
+}
+
+// note notes what a choice led to, for the search to admit in its turn.
+func (s *sheet) note(x *search, t *state, b breaches, from link) {
+	if b[0].How != judge.None {
+		s.broken = append(s.broken, broke{int32(len(s.ends)), int32(len(s.arrivals)), from, b})
+		if !x.goesOn() {
+			return
+		}
+	}
+	x.names.canonical(t)
+	s.arrivals = append(s.arrivals, arrival{*t, from, t.print(x.c.Clients)})
+}
+
+// A reading is how far a sheet has been admitted.
+type reading struct {
+	*sheet
+	state, arrivals, broken int
+}
+
+// take admits what the next state on the sheet leads to.
+func (r *reading) take(x *search) {
+	end := int(r.ends[r.state])
+	x.transitions += int(r.moves[r.state])
+	for ; r.broken < len(r.sheet.broken) && int(r.sheet.broken[r.broken].state) == r.state; r.broken++ {
+		b := &r.sheet.broken[r.broken]
+		x.add(r.sheet.arrivals[r.arrivals:b.at])
+		r.arrivals = int(b.at)
+		x.breaks(b.breaches, b.link)
+	}
+	x.add(r.sheet.arrivals[r.arrivals:end])
+	r.arrivals = end
+	r.state++
+}
+
+// take admits what the states of a lot lead to, in their order.
+func (x *search) take(l *lot) {
+	x.seen.fetch(l.arrivals)
+	known, asked, left := reading{sheet: &l.sheet}, reading{sheet: &l.asked}, l.left
+	for i := range int32(len(l.ends) + len(left)) {
+		if len(left) > 0 && left[0] == i {
+			left = left[1:]
+			asked.take(x)
+		} else {
+			known.take(x)
+		}
+		if x.over() {
+			return
+		}
+	}
+}
+
+// expandTogether expands the frontier on all workers. It reports whether a bound is reached.
+func (x *search) expandTogether(looked func() (bound, error)) (bound, error) {
+	if x.team == nil {
+		x.team = newTeam(x)
+	}
+	t := x.team
+	t.begin(0)
+	for n := 0; n < len(x.frontier); n += batchSize {
+		lots := t.end(n)
+		if b, err := looked(); b != "" || err != nil {
+			return b, err
+		}
+		begun := n+batchSize < len(x.frontier)
+		if begun {
+			t.begin(n + batchSize)
+		}
+		for k := range lots {
+			if x.take(&lots[k]); x.over() {
+				break
+			}
+		}
+		if x.over() {
+			if begun {
+				t.done.Wait()
+				x.freeze(false)
+			}
+			break
+		}
+	}
+	return "", nil
+}

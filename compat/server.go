@@ -317,11 +317,6 @@ func (s *server) overPinned(ctx context.Context, l Grant, step func(c *call) err
 	c.wire.Hurry()
 	c.wire.Session.Watched()
 	c.wire.Pinned = true
-	if s.epoch() != l.epoch { // a server that was replaced watches nothing
-		wire.Drop(conn)
-		s.putBack(c)
-		return nil, false
-	}
 	err = s.run(ctx, l.Key, c, step)
 	return err, protocol.OutcomeOf(err) != protocol.NotSent && !elsewhere(err)
 }

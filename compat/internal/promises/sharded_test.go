@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -65,7 +66,8 @@ func slotsOf(cmd []any) (slots []int) {
 	case "WATCH", "MGET", "DEL", "RENAMENX":
 		keys = cmd[1:]
 	case "EVAL", "EVALSHA":
-		keys = cmd[3 : 3+cmd[2].(int)]
+		n, _ := strconv.Atoi(fmt.Sprint(cmd[2]))
+		keys = cmd[3 : 3+n]
 	case "MSETNX":
 		keys = nil
 		for i := 1; i < len(cmd); i += 2 {
@@ -90,7 +92,7 @@ func TestManyLocksBehindOneAddress(t *testing.T) {
 				for _, s := range w.servers {
 					sources = append(sources, through(new(faulty.Network), sharded(s)))
 				}
-				o := compat.Options{Renew: true, Clock: clock.New(), Rand: func() float64 { return 0 }}
+				o := compat.Options{Clock: clock.New(), Rand: func() float64 { return 0 }}
 				locker := k.make(sources, o)
 				defer locker.Close(background) //nolint:errcheck
 				var locks []*compat.Lock

@@ -68,8 +68,9 @@ func (c *Conn) back(pin *Pin) (kept bool) {
 	s.mu.Lock()
 	stays := c.Err() == nil && !s.closed && !s.old(c) && c.epoch == s.epoch()
 	switch {
-	case stays && pin == nil && len(s.waiting) > 0:
+	case stays && pin == nil && s.Most > 0 && len(s.waiting) > 0:
 		s.give(c)
+		s.spare()
 	case stays && (pin != nil || !s.Still) && s.makeRoom(pin != nil):
 		s.keep(c)
 		kept = true
@@ -199,14 +200,11 @@ func (s *Stock) ring() {
 	})
 }
 
-// Close has all that are kept go back, keeps none from then on, and gives up the Gets under way.
+// Close has all that are kept go back, and keeps none from then on.
 func (s *Stock) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	for _, f := range s.under {
-		f.cancel()
-	}
 	for len(s.kept) > 0 {
 		s.part(0)
 	}

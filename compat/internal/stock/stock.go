@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/cleaning"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
@@ -51,6 +52,8 @@ func (s *Stock) run(f func()) {
 
 // A waiter is a step that waits. One that gives up is no longer among those that do.
 type waiter struct {
+	ctx  context.Context
+	get  Get
 	came chan struct{}
 	c    *Conn
 	err  error
@@ -58,9 +61,10 @@ type waiter struct {
 
 // A fetch is a Get under way.
 type fetch struct {
-	get    Get
-	by     *waiter // who began it
+	by     *waiter // for whom it began
 	began  time.Time
+	job    context.Context // ends when nobody may be left to wait for it: its Locker was closed
+	done   func()
 	ctx    context.Context
 	cancel context.CancelFunc
 }
@@ -97,10 +101,10 @@ func (s *Stock) Fetch(ctx context.Context, get Get) (*Conn, error) {
 		}
 		return &Conn{Conn: c, stock: s, born: time.Now(), epoch: epoch}, nil
 	}
-	w := &waiter{came: make(chan struct{}, 1)}
+	w := &waiter{ctx: ctx, get: get, came: make(chan struct{}, 1)}
 	s.mu.Lock()
 	s.waiting = append(s.waiting, w)
-	s.fill(ctx, get)
+	s.fill()
 	s.mu.Unlock()
 	rings, stop := limit.Alarm(ctx)
 	defer stop()
@@ -126,14 +130,15 @@ func (s *Stock) Fetch(ctx context.Context, get Get) (*Conn, error) {
 }
 
 // fill has get run for as many steps as wait, but with one Dial at first. s.mu is held.
-func (s *Stock) fill(ctx context.Context, get Get) {
+func (s *Stock) fill() {
 	room := max(s.room, 1)
 	if s.Idle != nil {
 		room += s.Idle()
 	}
 	for n := s.counted(); n < min(len(s.waiting), room); n++ {
-		f := &fetch{get: get, by: s.waiting[len(s.waiting)-1], began: time.Now()}
-		f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
+		f := &fetch{by: s.waiting[n], began: time.Now()}
+		f.job, f.done = cleaning.Of(f.by.ctx, cleaning.Alone).Keep(f.by.ctx, forsaken)
+		f.ctx, f.cancel = context.WithCancel(f.job)
 		s.under = append(s.under, f)
 		go s.fetch(f)
 	}
@@ -169,6 +174,7 @@ func (s *Stock) spare() {
 
 // fetch carries one out.
 func (s *Stock) fetch(f *fetch) {
+	defer f.done()
 	dials := s.Idle == nil || s.Idle() == 0
 	s.mu.Lock()
 	drop := 0
@@ -186,12 +192,16 @@ func (s *Stock) fetch(f *fetch) {
 		back.part()
 	}
 	for range drop {
-		if c, err := f.get(f.ctx); err == nil {
+		if c, err := f.by.get(f.ctx); err == nil {
 			wire.Drop(c)
 			c.Close()
 		}
 	}
-	c, err := f.get(f.ctx)
+	var c redis.Conn
+	err := f.ctx.Err()
+	if err == nil { // else nobody waits any more
+		c, err = f.by.get(f.ctx)
+	}
 	given := f.ctx.Err() != nil
 	f.cancel()
 	s.mu.Lock()
@@ -206,16 +216,24 @@ func (s *Stock) fetch(f *fetch) {
 	case !given: // all that wait would get the same
 		s.room = 1
 		for _, w := range s.waiting {
-			w.err = err
-			w.came <- struct{}{}
+			w.fail(err)
 		}
 		s.waiting = nil
+	case f.job.Err() != nil && slices.Contains(s.waiting, f.by):
+		s.waiting = slices.DeleteFunc(s.waiting, func(w *waiter) bool { return w == f.by })
+		f.by.fail(limit.Cause(f.job))
 	}
 	if len(s.waiting) == 0 {
 		s.room = 1
 	}
-	s.fill(f.ctx, f.get)
+	s.fill()
 	s.spare()
+}
+
+// fail has it wait no longer.
+func (w *waiter) fail(err error) {
+	w.err = err
+	w.came <- struct{}{}
 }
 
 // give gives c to who has waited longest; else it stays, or goes back to its pool. s.mu is held.

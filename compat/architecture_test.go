@@ -10,9 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/setnxlock/setnxlock/compat"
 )
 
 // The algorithms get the time and a connection: no clock, timer,
@@ -106,6 +109,13 @@ func TestImports(t *testing.T) {
 				t.Errorf("%s needs %s", p, dep)
 			}
 		}
+	}
+}
+
+// Options are few: what is faster or fairer is the engine's own to choose.
+func TestOptionsAreFew(t *testing.T) {
+	if n := reflect.TypeFor[compat.Options]().NumField(); n > 9 {
+		t.Errorf("%d options, want 9 at most", n)
 	}
 }
 

@@ -45,7 +45,7 @@ func TestWaitEndsForItsOwnReasons(t *testing.T) {
 						t.Fatal(err)
 					}
 					defer s.Close()
-					other := compat.New(s.Pool(), setlock.Lua{}, compat.Options{})
+					other := compat.New(s.Pool(), setlock.Lua{}, compat.Options{NoRenew: true})
 					var holder *compat.Lock
 					if c.held > 0 {
 						if holder, err = other.TryLock(background, "k", time.Hour); err != nil {
@@ -63,7 +63,7 @@ func TestWaitEndsForItsOwnReasons(t *testing.T) {
 							return nil, c.down
 						}
 						return faulty.Over(s.Dial(), distant(&slow)), nil
-					}}, setlock.Lua{}, compat.Options{})
+					}}, setlock.Lua{}, compat.Options{NoRenew: true})
 					if l, err := k.TryLock(background, "another", long); err != nil {
 						t.Fatal(err)
 					} else {

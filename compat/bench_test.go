@@ -95,22 +95,17 @@ func BenchmarkExtend(b *testing.B) {
 	}
 }
 
-// BenchmarkOneKey is one section of many goroutines that all want the same key: handed off in this
-// process, or released and taken anew each time.
+// BenchmarkOneKey is one section of many goroutines that all want the same key.
 func BenchmarkOneKey(b *testing.B) {
 	p := realPool(b)
-	for name, o := range map[string]compat.Options{"hand-off": {}, "no-hand-off": {MaxHandoffs: -1}} {
-		b.Run(name, func(b *testing.B) {
-			k := compat.New(p, txlock.Renamed{}, o)
-			b.ReportAllocs()
-			b.SetParallelism(16)
-			b.RunParallel(func(again *testing.PB) {
-				for again.Next() {
-					pair(b, k.Lock)
-				}
-			})
-		})
-	}
+	k := compat.New(p, txlock.Renamed{}, compat.Options{})
+	b.ReportAllocs()
+	b.SetParallelism(16)
+	b.RunParallel(func(again *testing.PB) {
+		for again.Next() {
+			pair(b, k.Lock)
+		}
+	})
 }
 
 // BenchmarkHeld is a lock that is taken while so many are held and renewed, and what each of those
@@ -127,7 +122,7 @@ func BenchmarkHeld(b *testing.B) {
 	for _, held := range []int{1000, 100_000} {
 		b.Run(fmt.Sprint(held), func(b *testing.B) {
 			ctx := context.Background()
-			o := compat.Options{Renew: true, Observer: func(compat.Event) {}}
+			o := compat.Options{Observer: func(compat.Event) {}}
 			k := compat.New(p, setlock.Lua{}, o)
 			defer k.Close(ctx) //nolint:errcheck // the server ends as well
 			before, goroutines := heap(), runtime.NumGoroutine()

@@ -116,7 +116,7 @@ func TestObserver(t *testing.T) {
 	var seen []string
 	var events []compat.Event
 	a := txlock.Renamed{Options: txlock.Options{Fence: true}}
-	k := compat.NewOn(w.source(), a, compat.Options{Clock: w.clock, Observer: compat.Observer(func(e compat.Event) {
+	k := compat.NewOn(w.source(), a, compat.Options{NoRenew: true, Clock: w.clock, Observer: compat.Observer(func(e compat.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		seen = append(seen, string(e.Kind))
@@ -158,7 +158,7 @@ func TestSlog(t *testing.T) {
 		}
 		return a
 	}}))
-	k := compat.NewOn(w.source(), txlock.Guarded{}, compat.Options{Clock: w.clock, Observer: compat.Slog(log), Prefix: "p:"})
+	k := compat.NewOn(w.source(), txlock.Guarded{}, compat.Options{NoRenew: true, Clock: w.clock, Observer: compat.Slog(log), Prefix: "p:"})
 	l := try(t, k, "k")
 	if err := l.Release(background); err != nil {
 		t.Fatal(err)
@@ -175,7 +175,7 @@ level=INFO msg="lock released" key=p:k took=0s
 func TestNoRenewalAfterRelease(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world, a protocol.Algorithm) {
 		net := new(faulty.Network)
-		k := compat.NewOn(w.through(net), a, compat.Options{Clock: w.clock, Renew: true})
+		k := compat.NewOn(w.through(net), a, compat.Options{Clock: w.clock})
 		l := try(t, k, "k")
 		for range 50 { // three renewals, each with time to be made
 			w.clock.Add(ttl / 50)
@@ -278,7 +278,7 @@ func TestExtendSetsDoesNotAdd(t *testing.T) {
 // A prefix is part of the key on the server, and of nothing else.
 func TestPrefix(t *testing.T) {
 	w := newWorld(t, "2.4")
-	k := compat.NewOn(w.source(), txlock.Renamed{Options: txlock.Options{Fence: true}}, compat.Options{Clock: w.clock, Prefix: "app:"})
+	k := compat.NewOn(w.source(), txlock.Renamed{Options: txlock.Options{Fence: true}}, compat.Options{NoRenew: true, Clock: w.clock, Prefix: "app:"})
 	l := try(t, k, "k")
 	if w.value("app:k") != l.Token() || l.Key() != "app:k" {
 		t.Errorf("app:k holds %q, Key is %q", w.value("app:k"), l.Key())
@@ -318,7 +318,7 @@ func TestContextEndsBeforeItsRelease(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := oldredis.Run(t, "2.4")
-			k := compat.New(s, txlock.Renamed{}, compat.Options{})
+			k := compat.New(s, txlock.Renamed{}, compat.Options{NoRenew: true})
 			l, err := k.TryLock(t.Context(), "k", time.Minute)
 			if err != nil {
 				t.Fatal(err)
@@ -364,7 +364,7 @@ func TestReleaseInItsOwnContext(t *testing.T) {
 					return nil, ctx.Err()
 				}
 			}
-			l, err := compat.NewOn(source, txlock.Renamed{}, compat.Options{}).TryLock(t.Context(), "k", time.Minute)
+			l, err := compat.NewOn(source, txlock.Renamed{}, compat.Options{NoRenew: true}).TryLock(t.Context(), "k", time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -80,7 +80,7 @@ func TestReleaseThatIsNotKnown(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := &succession{servers: []*oldredis.Server{oldredis.Run(t, "2.6"), oldredis.Run(t, "2.6")}}
-			lock, err := compat.NewOn(s.source(), txlock.Renamed{}, compat.Options{}).TryLock(t.Context(), "k", time.Minute)
+			lock, err := compat.NewOn(s.source(), txlock.Renamed{}, compat.Options{NoRenew: true}).TryLock(t.Context(), "k", time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -105,7 +105,7 @@ func TestStepThatFollows(t *testing.T) {
 					f := &follower{servers: [2]*oldredis.Server{oldredis.Run(t, "7.0"), oldredis.Run(t, "7.0")}}
 					source := compat.Pooled(f)
 					source.Epoch = f.epoch.Load
-					k := compat.NewOn(source, setlock.Lua{}, compat.Options{Renew: step == "renewed"})
+					k := compat.NewOn(source, setlock.Lua{}, compat.Options{NoRenew: step != "renewed"})
 					f.follow.Store(step == "acquired")
 					f.cut.Store(!answered)
 					var locks [2]*compat.Lock // renewed together
@@ -181,7 +181,7 @@ func TestReleaseAfterItsTimeThatIsNotKnown(t *testing.T) {
 	for _, after := range []time.Duration{time.Second, 2 * time.Minute} {
 		mock := clock.NewMock()
 		s := &succession{servers: []*oldredis.Server{oldredis.Run(t, "2.6")}}
-		k := compat.NewOn(s.source(), getsetlock.Guarded{}, compat.Options{Clock: mock})
+		k := compat.NewOn(s.source(), getsetlock.Guarded{}, compat.Options{NoRenew: true, Clock: mock})
 		lock, err := k.TryLock(t.Context(), "k", time.Minute)
 		if err != nil {
 			t.Fatal(err)
@@ -200,7 +200,7 @@ func TestReleaseAfterItsTimeThatIsNotKnown(t *testing.T) {
 // again, before it writes.
 func TestCheckInEachEpoch(t *testing.T) {
 	s := &succession{servers: []*oldredis.Server{oldredis.Run(t, "2.4"), oldredis.Run(t, "2.2"), oldredis.Run(t, "2.6")}}
-	k := compat.NewOn(s.source(), txlock.Renamed{}, compat.Options{})
+	k := compat.NewOn(s.source(), txlock.Renamed{}, compat.Options{NoRenew: true})
 	if _, err := k.TryLock(t.Context(), "k", time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestFewCheckAtOnce(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := &succession{servers: []*oldredis.Server{oldredis.Run(t, "2.4")}}
 			a := &slowCheck{Renamed: txlock.Renamed{}, hang: hang}
-			k := compat.NewOn(s.source(), a, compat.Options{})
+			k := compat.NewOn(s.source(), a, compat.Options{NoRenew: true})
 			var wg sync.WaitGroup
 			var late atomic.Int32
 			for i := range 100 {

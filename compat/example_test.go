@@ -19,7 +19,7 @@ import (
 // ends before the lease could.
 func ExampleLocker_Do() {
 	pool := oldredis.MustNew("2.4", oldredis.Options{}).Pool()
-	locks := compat.New(pool, txlock.Renamed{}, compat.Options{})
+	locks := compat.New(pool, txlock.Renamed{}, compat.Options{NoRenew: true})
 
 	err := locks.Do(context.Background(), "report", 30*time.Second, func(ctx context.Context) error {
 		fmt.Println("alone:", ctx.Err() == nil)
@@ -35,7 +35,7 @@ func ExampleLocker_Do() {
 // the context's error, never ErrHeld.
 func ExampleLocker_Lock() {
 	pool := oldredis.MustNew("2.4", oldredis.Options{}).Pool()
-	locks := compat.New(pool, txlock.Guarded{}, compat.Options{})
+	locks := compat.New(pool, txlock.Guarded{}, compat.Options{NoRenew: true})
 	first, _ := locks.Lock(context.Background(), "report", 30*time.Second)
 
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
@@ -52,7 +52,7 @@ func ExampleLocker_Lock() {
 func ExampleLocker_TryLock() {
 	mock := clock.NewMock()
 	pool := oldredis.MustNew("1.2", oldredis.Options{Clock: mock}).Pool()
-	locks := compat.New(pool, getsetlock.Classic{}, compat.Options{Clock: mock})
+	locks := compat.New(pool, getsetlock.Classic{}, compat.Options{NoRenew: true, Clock: mock})
 	locks.TryLock(context.Background(), "report", 30*time.Second)
 
 	_, err := locks.TryLock(context.Background(), "report", 30*time.Second)
@@ -67,7 +67,7 @@ func ExampleLocker_TryLock() {
 func ExampleLock_Extend() {
 	mock := clock.NewMock()
 	pool := oldredis.MustNew("2.4", oldredis.Options{Clock: mock}).Pool()
-	locks := compat.New(pool, txlock.Renamed{}, compat.Options{Clock: mock})
+	locks := compat.New(pool, txlock.Renamed{}, compat.Options{NoRenew: true, Clock: mock})
 	lock, _ := locks.TryLock(context.Background(), "report", 10*time.Second)
 
 	fmt.Println(lock.Extend(context.Background(), 20*time.Second))
@@ -86,7 +86,7 @@ func ExampleLock_Extend() {
 // write that comes with an older number than the last it has seen.
 func ExampleLock_Fence() {
 	pool := oldredis.MustNew("2.4", oldredis.Options{}).Pool()
-	locks := compat.New(pool, txlock.Renamed{Options: txlock.Options{Fence: true}}, compat.Options{})
+	locks := compat.New(pool, txlock.Renamed{Options: txlock.Options{Fence: true}}, compat.Options{NoRenew: true})
 	for range 3 {
 		lock, _ := locks.TryLock(context.Background(), "report", 30*time.Second)
 		fmt.Println(lock.Fence())
@@ -101,8 +101,8 @@ func ExampleLock_Fence() {
 // A lock can be handed to another process: its key and token are enough.
 func ExampleLocker_Adopt() {
 	pool := oldredis.MustNew("2.4", oldredis.Options{}).Pool()
-	parent := compat.New(pool, txlock.Renamed{}, compat.Options{})
-	child := compat.New(pool, txlock.Renamed{}, compat.Options{})
+	parent := compat.New(pool, txlock.Renamed{}, compat.Options{NoRenew: true})
+	child := compat.New(pool, txlock.Renamed{}, compat.Options{NoRenew: true})
 
 	lock, _ := parent.TryLock(context.Background(), "report", 30*time.Second)
 	handed, err := child.Adopt(context.Background(), lock.Key(), lock.Token(), time.Minute)
@@ -119,7 +119,7 @@ func ExampleLocker_Adopt() {
 // ReleaseToken releases without a handle: the key goes if it holds the token.
 func ExampleLocker_ReleaseToken() {
 	pool := oldredis.MustNew("2.4", oldredis.Options{}).Pool()
-	locks := compat.New(pool, txlock.Renamed{}, compat.Options{})
+	locks := compat.New(pool, txlock.Renamed{}, compat.Options{NoRenew: true})
 	lock, _ := locks.TryLock(context.Background(), "report", 30*time.Second)
 
 	err := locks.ReleaseToken(context.Background(), "report", "somebody else's")
@@ -134,7 +134,7 @@ func ExampleLocker_ReleaseToken() {
 func ExampleLocker_Inspect() {
 	mock := clock.NewMock()
 	pool := oldredis.MustNew("2.4", oldredis.Options{Clock: mock}).Pool()
-	locks := compat.New(pool, txlock.Renamed{}, compat.Options{Clock: mock})
+	locks := compat.New(pool, txlock.Renamed{}, compat.Options{NoRenew: true, Clock: mock})
 	locks.TryLock(context.Background(), "report", 30*time.Second)
 
 	state, _ := locks.Inspect(context.Background(), "report")
@@ -155,7 +155,7 @@ func ExampleSlog() {
 		}
 		return a
 	}}))
-	locks := compat.New(pool, txlock.Renamed{}, compat.Options{Observer: compat.Slog(log)})
+	locks := compat.New(pool, txlock.Renamed{}, compat.Options{NoRenew: true, Observer: compat.Slog(log)})
 	lock, _ := locks.TryLock(context.Background(), "report", 30*time.Second)
 	lock.Release(context.Background())
 	// Output:
@@ -166,7 +166,7 @@ func ExampleSlog() {
 // An Observer is a function over events.
 func ExampleObserver() {
 	pool := oldredis.MustNew("2.4", oldredis.Options{}).Pool()
-	locks := compat.New(pool, txlock.Renamed{}, compat.Options{Observer: compat.Observer(func(e compat.Event) {
+	locks := compat.New(pool, txlock.Renamed{}, compat.Options{NoRenew: true, Observer: compat.Observer(func(e compat.Event) {
 		fmt.Println(e.Kind, e.Key)
 	})})
 	locks.Do(context.Background(), "report", 30*time.Second, func(context.Context) error { return nil })

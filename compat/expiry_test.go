@@ -53,7 +53,7 @@ func TestWaiterWakesWhenTheLeaseEnds(t *testing.T) {
 		if _, err := dead.TryLock(background, "k", 1234*time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
-		next := compat.NewOn(w.source(), a, compat.Options{Clock: w.clock, MinPoll: 400 * time.Millisecond, MaxPoll: time.Minute, Rand: func() float64 { return 0 }})
+		next := compat.NewOn(w.source(), a, compat.Options{NoRenew: true, Clock: w.clock, Poll: 20 * time.Second, Rand: func() float64 { return 0 }})
 		var err error
 		took := w.until(inBackground(func() { _, err = next.Lock(background, "k", ttl) }))
 		if err != nil || took < 1234*time.Millisecond || took > 1750*time.Millisecond {
@@ -202,7 +202,8 @@ func TestClassicDoesNotReleaseLate(t *testing.T) {
 // the lock of the client that came after it (any/renew-after-loss).
 func TestRenewalAcrossAPause(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world, a protocol.Algorithm) {
-		k, net := w.client(a)
+		net := new(faulty.Network)
+		k := compat.NewOn(w.through(net), a, compat.Options{Clock: w.clock, Rand: func() float64 { return 0 }})
 		other, _ := w.client(a)
 		resume := make(chan struct{})
 		paused := make(chan struct{})

@@ -77,8 +77,8 @@ func TestDetach(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := oldredis.Run(t, "2.4")
 			ctx := t.Context()
-			from := compat.New(s, a, compat.Options{Prefix: "p:", Renew: true})
-			to := compat.New(s, a, compat.Options{Prefix: "p:", Renew: true})
+			from := compat.New(s, a, compat.Options{Prefix: "p:"})
+			to := compat.New(s, a, compat.Options{Prefix: "p:"})
 			lock, err := from.TryLock(ctx, "k", 10*time.Second)
 			if err != nil {
 				t.Fatal(err)
@@ -103,7 +103,7 @@ func TestDetach(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := compat.New(s, a, compat.Options{Prefix: "q:"}).AdoptHandle(ctx, h, 10*time.Second); !errors.Is(err, compat.ErrInvalid) {
+			if _, err := compat.New(s, a, compat.Options{NoRenew: true, Prefix: "q:"}).AdoptHandle(ctx, h, 10*time.Second); !errors.Is(err, compat.ErrInvalid) {
 				t.Errorf("adopted under another prefix: %v", err)
 			}
 			adopted, err := to.AdoptHandle(ctx, h, 20*time.Second)
@@ -132,7 +132,7 @@ func TestDetach(t *testing.T) {
 func TestPassedOnUnknown(t *testing.T) {
 	mock := clock.NewMock()
 	mock.Set(time.Unix(1_600_000_000, 0))
-	k := compat.New(oldredis.Run(t, "2.4"), getsetlock.Classic{Options: getsetlock.Options{Dialect: getsetlock.Seconds}}, compat.Options{Clock: mock})
+	k := compat.New(oldredis.Run(t, "2.4"), getsetlock.Classic{Options: getsetlock.Options{Dialect: getsetlock.Seconds}}, compat.Options{NoRenew: true, Clock: mock})
 	lock := try(t, k, "k")
 	late := lock.Handle()
 	var next *compat.Lock

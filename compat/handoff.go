@@ -19,8 +19,7 @@ import (
 // cause [ErrHandedOff]. On an error there is no new Lock: it is [ErrLost] if the lock is no longer
 // ours, and any other error if the lock may not have been extended, as for [Lock.Extend].
 //
-// [Lock.Release] does the same by itself if somebody in this process waits for the lock: see
-// Options.MaxHandoffs.
+// [Lock.Release] does the same by itself if somebody in this process waits for the lock.
 func (l *Lock) Handoff(ctx context.Context, ttl time.Duration) (*Lock, error) {
 	if err := l.k.validTTL(l.lease.Key, ttl); err != nil {
 		return nil, err

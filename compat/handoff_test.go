@@ -16,7 +16,7 @@ import (
 func TestHandedOffInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "2.4")
-		h := w.hall(fixed{txlock.Renamed{}}, compat.Options{})
+		h := w.hall(fixed{txlock.Renamed{}}, compat.Options{NoRenew: true})
 		l := try(t, h.k, "k")
 		h.enter(0, 2, nil)
 		w.clock.Add(ttl / 3) // so that the next holder has to extend it, and can't
@@ -37,7 +37,7 @@ func TestHandedOffTooLate(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world, a protocol.Algorithm) {
 		h := &hall{world: w, net: new(faulty.Network)}
 		passed := false
-		h.k = compat.NewOn(w.through(h.net), a, compat.Options{Clock: w.clock, Observer: func(e compat.Event) {
+		h.k = compat.NewOn(w.through(h.net), a, compat.Options{NoRenew: true, Clock: w.clock, Observer: func(e compat.Event) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			if h.seen = append(h.seen, e); e.Kind == compat.EventReleased && !passed {

@@ -47,7 +47,7 @@ func TestAPoolIsNotOurs(t *testing.T) {
 			t.Run(fmt.Sprint(name, "/", most), func(t *testing.T) {
 				inItsOwnTime(t, func(t *testing.T, p *redis.Pool) {
 					p.MaxActive, p.MaxIdle, p.Wait = most, most, true
-					k := compat.New(p, a, compat.Options{})
+					k := compat.New(p, a, compat.Options{NoRenew: true})
 					var all sync.WaitGroup
 					var inside atomic.Int32
 					together := make(chan struct{}) // all that are inside
@@ -93,7 +93,7 @@ func TestPoolIsClosedAndNotItsLocker(t *testing.T) {
 	for name, a := range kept {
 		t.Run(name, func(t *testing.T) {
 			inItsOwnTime(t, func(t *testing.T, p *redis.Pool) { // a bubble with goroutines that are left panics
-				k := compat.New(p, a, compat.Options{})
+				k := compat.New(p, a, compat.Options{NoRenew: true})
 				var all sync.WaitGroup
 				for n := range 8 {
 					all.Go(func() { release(t, try(t, k, fmt.Sprint("k", n))) })
@@ -126,7 +126,7 @@ func TestOnBorrowIsAsked(t *testing.T) {
 					}
 					return nil
 				}
-				k := compat.New(p, a, compat.Options{})
+				k := compat.New(p, a, compat.Options{NoRenew: true})
 				for range 100 {
 					release(t, try(t, k, "k"))
 					time.Sleep(100 * time.Millisecond)

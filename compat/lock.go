@@ -280,7 +280,7 @@ func (l *Lock) extend(ctx context.Context, ttl time.Duration) error {
 	return nil
 }
 
-// Release hands the lock off to the next waiter in this process (see Options.MaxHandoffs), or else
+// Release hands the lock off to the next waiter in this process (up to 14 times in a row), or else
 // releases it on the server. It works when ctx has already ended, within Options.Cleanup. Nothing
 // renews the lock afterwards. It returns [ErrLost] if the lock was no longer ours, and then removes
 // nothing, and [ErrReleased] if it was released before. After [ErrUnknown] (the outcome could not

@@ -30,18 +30,18 @@ type Options struct {
 	// Prefix is put before every key. Default: none.
 	Prefix string
 
-	// Renew makes Lock, TryLock and Adopt renew what they return, as Do always does: when a third
-	// of the ttl has passed. Default: off.
-	Renew bool
+	// NoRenew gives every lock a fixed lease, which ends after its ttl. Default: what Lock, TryLock, Do and Adopt return is
+	// renewed when a third of its ttl has passed, until Release, Handoff, Detach, Close, a loss, or the end of the context
+	// of Do. The ttl is then how long a dead process keeps others out; a holder that hangs keeps them out until it ends. A
+	// lock that can't be extended is held for its ttl.
+	NoRenew bool
 
-	// MinPoll and MaxPoll bound the pause between two looks at a held key. It begins at MinPoll
-	// (default 10 ms), doubles with each look and stops at MaxPoll (default 500 ms). Once the key
-	// was seen to change hands, it is an eighth of the time for which the key has been unchanged
-	// since; half of that, or of MinPoll, in a process that others have passed over more often than
-	// usual; and up to four times as long in one that has just had its turns. Each pause is
-	// shortened by up to half at random, and never goes past the moment at which the lease on the
-	// server is known to end.
-	MinPoll, MaxPoll time.Duration
+	// Poll bounds the pause between two looks at a held key. A pause begins at a fiftieth of Poll and doubles with each
+	// look. Once the key was seen to change hands, it is an eighth of the time for which the key has been unchanged since;
+	// half of that, or of the fiftieth, in a process that others have passed over more often than usual; and up to four
+	// times as long in one that has just had its turns. Each pause is shortened by up to half at random, and never goes
+	// past the moment at which the lease on the server is known to end. Default: 500 ms.
+	Poll time.Duration
 
 	// Timeout bounds each step as a whole, whatever its context, the pool, its Dial and the server
 	// do; waiting for a connection is part of the step. One attempt is a step, and so is one
@@ -55,20 +55,6 @@ type Options struct {
 	// a set, in equal parts: every call returns at most that long after its context has ended, even
 	// if no server answers. Default: 250 ms.
 	Cleanup time.Duration
-
-	// MaxHandoffs is how often in a row a release may hand the lock off to the next goroutine that
-	// waits for it in this process, without releasing it on the server. Each is a new holder, with
-	// a new fence if the algorithm draws them, and with an extended lease if less than three
-	// quarters were left. Hand-offs also end after half a lease, or when less than a quarter of the
-	// lease is left. Then the lock is released, and clients elsewhere get a chance; with Signal,
-	// and if none of them waits, after four times as many. A holder that has lost the lock without
-	// knowing does not learn it from a Release that hands the lock off; its successor does. A lock
-	// whose waiters take turns (rwlock) is never handed off by a release, which would pass over
-	// waiters elsewhere. Negative: never. Default: 14. With Signal in all processes, of eight
-	// goroutines each, nobody then waits for more than three times the fair share. Without it,
-	// chance has a say in who comes next: of four such processes one waited for up to fifteen times
-	// the fair share, with sections of 1 ms.
-	MaxHandoffs int
 
 	// Signal makes a release wake one waiter in any process, if it waits with Signal too. Waiters
 	// listen on one more connection for each key that a process waits for. It needs RPOPLPUSH and
@@ -85,6 +71,14 @@ type Options struct {
 	// nil: math/rand/v2.
 	Rand func() float64
 }
+
+// least is the shortest pause between two looks.
+func (o *Options) least() time.Duration { return max(o.Poll/50, 1) }
+
+// handoffs is how often in a row a release may hand a lock off in this process, without releasing it on the server. Hand-offs
+// also end after half a lease, or when less than a quarter of it is left: then clients elsewhere get a chance. With Signal, and
+// if none of them waits, there may be four times as many.
+const handoffs = 14
 
 // A Locker takes, renews and releases locks. It is safe for concurrent use. At any time it uses at
 // most one connection for each lock that it waits for or holds, and none from a second after its last step
@@ -139,21 +133,14 @@ func NewLocker(b Backend, o Options) *Locker {
 	if o.Cleanup <= 0 {
 		o.Cleanup = 250 * time.Millisecond
 	}
-	if o.MinPoll <= 0 {
-		o.MinPoll = 10 * time.Millisecond
-	}
-	if o.MaxPoll <= 0 {
-		o.MaxPoll = 500 * time.Millisecond
-	}
-	o.MaxPoll = max(o.MinPoll, o.MaxPoll)
-	if o.MaxHandoffs == 0 {
-		o.MaxHandoffs = 14
+	if o.Poll <= 0 {
+		o.Poll = 500 * time.Millisecond
 	}
 	crew := cleaning.New(o.Clock, o.Cleanup)
 	b, err := owned(b)
 	k := &Locker{o: o, invalid: err, abilities: b.Abilities(), plain: cleaning.With(context.Background(), crew), crew: crew}
 	k.settler = settler{backend: b, now: o.Clock.Now, step: k.stepContext, cleanup: crew.After, limit: o.Timeout}
-	k.queues = queue.Queues[loose]{Now: o.Clock.Now, Handoffs: o.MaxHandoffs, Pause: o.MinPoll, Run: k.background}
+	k.queues = queue.Queues[loose]{Now: o.Clock.Now, Handoffs: handoffs, Pause: o.least(), Run: k.background}
 	k.queues.Undo = func(ctx context.Context, h *loose) { k.undo(ctx, h, nil) } //nolint:errcheck // what stays ends with its lease
 	if o.Signal && k.abilities.server != nil {
 		k.wakes = true
@@ -193,7 +180,7 @@ func (k *Locker) TryLock(ctx context.Context, key string, ttl time.Duration) (*L
 	if err != nil {
 		return nil, k.closed(k.refusal(op, key, ttl, err))
 	}
-	return k.hold(ctx, false, l, ttl, k.o.Renew, start, 1)
+	return k.hold(ctx, false, l, ttl, !k.o.NoRenew, start, 1)
 }
 
 // closed is err of a call; ErrClosed if it did nothing, for Close came in between.
@@ -233,16 +220,16 @@ func (k *Locker) refusal(ctx context.Context, key string, ttl time.Duration, err
 //
 // ctx bounds the wait, not the lock: it may end once Lock has returned.
 func (k *Locker) Lock(ctx context.Context, key string, ttl time.Duration) (*Lock, error) {
-	return k.lock(ctx, false, key, ttl, k.o.Renew)
+	return k.lock(ctx, false, key, ttl)
 }
 
-// Do waits for the lock, calls f while it holds and renews the lock, and releases it. The context
+// Do waits for the lock, calls f while it holds it, and releases it. The context
 // that f gets ends, with cause [ErrLost], before the lease does: f must then stop writing.
 // [FromContext] returns the lock, for its fence. Do returns f's error, joined with the release's
 // error if that failed: [ErrLost] if the lock was lost in the meantime, [ErrClosed] if Close has
 // released it.
 func (k *Locker) Do(ctx context.Context, key string, ttl time.Duration, f func(ctx context.Context) error) (err error) {
-	l, err := k.lock(ctx, true, key, ttl, true)
+	l, err := k.lock(ctx, true, key, ttl)
 	if err != nil {
 		return err
 	}
@@ -297,7 +284,7 @@ func (k *Locker) adopt(ctx context.Context, key, token string, ttl time.Duration
 		switch {
 		case err == nil:
 			h.lease.How = protocol.Adopted
-			return k.hold(ctx, false, h.current(), ttl, k.o.Renew, start, 1)
+			return k.hold(ctx, false, h.current(), ttl, !k.o.NoRenew, start, 1)
 		case errors.Is(err, ErrLost) && !again && ctx.Err() == nil:
 		case protocol.OutcomeOf(err) == protocol.Unknown:
 			return nil, &UnknownError{Lease: next.Lease, Err: cause(err)}
@@ -448,7 +435,7 @@ func (k *Locker) validTTL(key string, ttl time.Duration) error {
 	return err
 }
 
-func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Duration, renew bool) (_ *Lock, err error) {
+func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Duration) (_ *Lock, err error) {
 	start := k.now()
 	key, err = k.valid(key, ttl)
 	if err != nil {
@@ -464,7 +451,7 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 	}
 	op, end := k.crew.Operation(ctx)
 	defer end()
-	w := wait{k: k, key: key, ttl: ttl, queue: q, pause: k.o.MinPoll}
+	w := wait{k: k, key: key, ttl: ttl, queue: q, pause: k.o.least()}
 	w.name(op)
 	tries, acquired := 0, false
 	defer func() {
@@ -489,7 +476,7 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 				var err error
 				onPanic(func() { err = k.inherit(op, q, g.Passed, ttl) }, func() { k.undo(op, g.Passed, nil) }) //nolint:errcheck // a panic is on its way
 				if err == nil {
-					return k.hold(ctx, bound, g.Passed.current(), ttl, renew, start, tries)
+					return k.hold(ctx, bound, g.Passed.current(), ttl, !k.o.NoRenew, start, tries)
 				}
 				if ctx.Err() != nil {
 					return nil, w.gaveUp(ctx, err)
@@ -509,7 +496,7 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 		l, err := w.attempt(tries)
 		if err == nil {
 			acquired = true
-			return k.hold(ctx, bound, l, ttl, renew, start, tries)
+			return k.hold(ctx, bound, l, ttl, !k.o.NoRenew, start, tries)
 		}
 		if entry, err = w.after(ctx, l, err, tries); err != nil {
 			if !limit.Ended(ctx) && !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrUnknown) {

@@ -53,7 +53,7 @@ func (p *echoes) GetContext(context.Context) (redis.Conn, error) { return &p.c, 
 func BenchmarkOverhead(b *testing.B) {
 	s := compat.Pooled(&echoes{})
 	s.Prompt = true
-	k := compat.NewOn(s, unchecked{}, compat.Options{})
+	k := compat.NewOn(s, unchecked{}, compat.Options{NoRenew: true})
 	b.ReportAllocs()
 	for b.Loop() {
 		pair(b, k.TryLock)

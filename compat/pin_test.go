@@ -43,7 +43,7 @@ func pinningOn(t *testing.T, f func(t *testing.T, w *world, k *compat.Locker, p 
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld(t, v)
 					p := w.server.Pool()
-					f(t, w, compat.NewOn(keeping(2, p), safe[name], compat.Options{Clock: w.clock}), p)
+					f(t, w, compat.NewOn(keeping(2, p), safe[name], compat.Options{NoRenew: true, Clock: w.clock}), p)
 				})
 			})
 		}
@@ -73,7 +73,7 @@ func TestPinnedRoundTrips(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, c.version)
 			m := new(faulty.Network)
-			k := compat.NewOn(keeping(1, m.Pool(w.server.Pool())), safe[c.name], compat.Options{Clock: w.clock})
+			k := compat.NewOn(keeping(1, m.Pool(w.server.Pool())), safe[c.name], compat.Options{NoRenew: true, Clock: w.clock})
 			if err := try(t, k, "k").Release(background); err != nil { // asks, once, whether the server is safe
 				t.Fatal(err)
 			}
@@ -116,7 +116,7 @@ func TestPinnedTakeover(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "2.2")
 	m := new(faulty.Network)
-	k := compat.NewOn(keeping(1, m.Pool(w.server.Pool())), getsetlock.Guarded{}, compat.Options{Clock: w.clock})
+	k := compat.NewOn(keeping(1, m.Pool(w.server.Pool())), getsetlock.Guarded{}, compat.Options{NoRenew: true, Clock: w.clock})
 	w.do("SET", "k", "1330837560")
 	l := try(t, k, "k")
 	took(m)
@@ -362,7 +362,7 @@ func TestPinnedLostMessages(t *testing.T) {
 				net := new(faulty.Network)
 				source := keeping(1, p)
 				source.Get = net.Get(source.Get)
-				k := compat.NewOn(source, safe[name], compat.Options{Clock: w.clock})
+				k := compat.NewOn(source, safe[name], compat.Options{NoRenew: true, Clock: w.clock})
 				l := try(t, k, "k")
 				lost := faulty.Fate{Loss: f}.At(n)
 				net.Expect(lost)
@@ -392,7 +392,7 @@ func TestPinnedInEachEpoch(t *testing.T) {
 	s := &succession{servers: []*oldredis.Server{oldredis.Run(t, "2.6"), oldredis.Run(t, "2.6")}}
 	source := s.source()
 	source.Keep, source.Prompt = 2, true
-	k := compat.NewOn(source, txlock.Renamed{}, compat.Options{})
+	k := compat.NewOn(source, txlock.Renamed{}, compat.Options{NoRenew: true})
 	for _, stands := range []bool{false, true} {
 		s.epoch = 0
 		l, err := k.TryLock(t.Context(), "k", time.Minute)
@@ -435,7 +435,7 @@ func TestPinnedConnectionHangs(t *testing.T) {
 			return redis.NewConn(dialled[len(dialled)-1], 0, 0), nil
 		}}
 		defer p.Close()
-		k := compat.New(p, txlock.Renamed{}, compat.Options{Timeout: time.Second})
+		k := compat.New(p, txlock.Renamed{}, compat.Options{NoRenew: true, Timeout: time.Second})
 		l, err := k.TryLock(ctx, "k", time.Minute)
 		if err != nil {
 			t.Fatal(err)
@@ -500,7 +500,7 @@ func TestPinnedConnectionIsClosed(t *testing.T) {
 			if how == "timeout" && name != "tx:renamed" {
 				continue // which takes its second
 			}
-			k := compat.New(p, safe[name], compat.Options{})
+			k := compat.New(p, safe[name], compat.Options{NoRenew: true})
 			l := try(t, k, "k")
 			if len(others()) == 0 {
 				t.Fatal("nothing is pinned")
@@ -534,7 +534,7 @@ func TestPinnedOfSmallPool(t *testing.T) {
 		p.MaxActive, p.Wait = 3, true
 		source := compat.Pooled(p)
 		source.Keep = 2
-		k := compat.NewOn(source, txlock.Renamed{}, compat.Options{Clock: w.clock})
+		k := compat.NewOn(source, txlock.Renamed{}, compat.Options{NoRenew: true, Clock: w.clock})
 		a, b := try(t, k, "a"), try(t, k, "b")
 		var wg sync.WaitGroup
 		for range 8 {
@@ -599,7 +599,7 @@ func TestAmbiguousIsNotPinned(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "2.4")
 	m := new(faulty.Network)
-	k := compat.NewOn(keeping(1, m.Pool(w.server.Pool())), getsetlock.Guarded{Options: getsetlock.Options{Dialect: getsetlock.Seconds}}, compat.Options{Clock: w.clock})
+	k := compat.NewOn(keeping(1, m.Pool(w.server.Pool())), getsetlock.Guarded{Options: getsetlock.Options{Dialect: getsetlock.Seconds}}, compat.Options{NoRenew: true, Clock: w.clock})
 	l := try(t, k, "k")
 	took(m)
 	if err := l.Release(background); err != nil {

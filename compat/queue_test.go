@@ -129,7 +129,7 @@ func (h *hall) inOrder(n int) {
 // hand without a command, if nobody wants a fence and the lease is fresh.
 func TestFirstComeFirstServed(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world, a protocol.Algorithm) {
-		h := w.hall(a, compat.Options{})
+		h := w.hall(a, compat.Options{NoRenew: true})
 		l := try(t, h.k, "k")
 		h.net.Expect(nil) // counts from here
 		h.enter(0, 10, nil)
@@ -168,36 +168,26 @@ func releaseOf(t *testing.T, w *world, a protocol.Algorithm) int {
 	return net.Count()
 }
 
-// A lock is handed off so many times in a row and then released, for others; and
-// with a negative number never. After so many releases too the process pauses.
+// A lock is handed off so many times in a row and then released, for others.
 func TestHandoffsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, c := range []struct {
-			most int
-			want string
-		}{
-			{0, "f" + strings.Repeat("h", 14) + "f" + strings.Repeat("h", 14) + "f"},
-			{3, "fhhhfhhhfhhhf"},
-			{1, "fhfhfhf"},
-			{-1, strings.Repeat("f", 40)},
-		} {
-			w := newWorld(t, "2.4")
-			h := w.hall(txlock.Renamed{}, compat.Options{MaxHandoffs: c.most})
-			l := try(t, h.k, "k")
-			h.enter(0, len(c.want)-1, nil)
-			release(t, l)
-			took := w.until(inBackground(h.wg.Wait))
-			h.inOrder(len(c.want) - 1)
-			got := ""
-			for _, how := range h.hows() {
-				got += string(how[:1])
-			}
-			if got != c.want {
-				t.Errorf("at most %d: %s, want %s", c.most, got, c.want)
-			}
-			if took > time.Second {
-				t.Errorf("at most %d: it took %v, although nobody else was there", c.most, took)
-			}
+		want := "f" + strings.Repeat("h", 14) + "f" + strings.Repeat("h", 14) + "f"
+		w := newWorld(t, "2.4")
+		h := w.hall(txlock.Renamed{}, compat.Options{NoRenew: true})
+		l := try(t, h.k, "k")
+		h.enter(0, len(want)-1, nil)
+		release(t, l)
+		took := w.until(inBackground(h.wg.Wait))
+		h.inOrder(len(want) - 1)
+		got := ""
+		for _, how := range h.hows() {
+			got += string(how[:1])
+		}
+		if got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		if took > time.Second {
+			t.Errorf("it took %v, although nobody else was there", took)
 		}
 	})
 }
@@ -216,7 +206,7 @@ func TestHandoffDrawsAFence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, "2.6.12")
-				h := w.hall(a, compat.Options{MaxHandoffs: 4})
+				h := w.hall(a, compat.Options{NoRenew: true})
 				l := try(t, h.k, "k")
 				fences := []int64{l.Fence()}
 				h.enter(0, 9, func(_ int, l *compat.Lock) { fences = append(fences, l.Fence()) })
@@ -242,7 +232,7 @@ func TestHandoffDrawsAFence(t *testing.T) {
 // key is extended first.
 func TestHandoffRenewsTheLease(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world, a protocol.Algorithm) {
-		h := w.hall(a, compat.Options{})
+		h := w.hall(a, compat.Options{NoRenew: true})
 		l := try(t, h.k, "k")
 		for _, c := range []struct {
 			gone, ttl time.Duration
@@ -280,7 +270,7 @@ func TestHandoffRenewsTheLease(t *testing.T) {
 func TestHandoffEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "2.4")
-		h := w.hall(txlock.Renamed{}, compat.Options{})
+		h := w.hall(txlock.Renamed{}, compat.Options{NoRenew: true})
 		l := try(t, h.k, "k")
 		w.clock.Add(ttl - ttl/5) // a fifth is left
 		inside, out := make(chan struct{}), make(chan struct{})
@@ -307,7 +297,7 @@ func TestHandoffEndsInTime(t *testing.T) {
 // and waits for the client that has the lock now.
 func TestLostIsNotHandedOff(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world, a protocol.Algorithm) {
-		h := w.hall(a, compat.Options{})
+		h := w.hall(a, compat.Options{NoRenew: true})
 		rival, _ := w.client(a)
 		l := try(t, h.k, "k")
 		h.enter(0, 3, nil)
@@ -337,7 +327,7 @@ func TestHandoffOverABrokenNetwork(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world, a protocol.Algorithm) {
 		for _, f := range []faulty.Loss{faulty.LostRequest, faulty.LostReply} {
 			for n := 1; ; n++ {
-				h := w.hall(a, compat.Options{})
+				h := w.hall(a, compat.Options{NoRenew: true})
 				l := try(t, h.k, "k")
 				h.enter(0, 2, nil)
 				w.clock.Add(ttl / 3)
@@ -359,7 +349,7 @@ func TestHandoffOverABrokenNetwork(t *testing.T) {
 // A lock that this process does not release but lose lets the next one ask.
 func TestWaiterGoesOnAfterALoss(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world, a protocol.Algorithm) {
-		h := w.hall(a, compat.Options{})
+		h := w.hall(a, compat.Options{NoRenew: true})
 		try(t, h.k, "k") // and forget it
 		h.enter(0, 2, nil)
 		took := w.until(inBackground(h.wg.Wait))
@@ -374,7 +364,7 @@ func TestWaiterGoesOnAfterALoss(t *testing.T) {
 // the new one begins, and has nothing more to do with the lock.
 func TestHandoff(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world, a protocol.Algorithm) {
-		h := w.hall(a, compat.Options{Renew: true})
+		h := w.hall(a, compat.Options{})
 		l := try(t, h.k, "k")
 		next, err := l.Handoff(background, 2*ttl)
 		if err != nil {
@@ -407,7 +397,7 @@ func TestHandoff(t *testing.T) {
 // stays what it was.
 func TestHandoffFails(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world, a protocol.Algorithm) {
-		h := w.hall(a, compat.Options{})
+		h := w.hall(a, compat.Options{NoRenew: true})
 		l := try(t, h.k, "k")
 		if _, err := l.Handoff(background, 0); !errors.Is(err, compat.ErrInvalid) {
 			t.Errorf("a ttl of 0: %v, want ErrInvalid", err)
@@ -438,7 +428,7 @@ func TestHandoffFails(t *testing.T) {
 // Of a thousand who wait 999 give up: at once, and nobody notices.
 func TestCancelManyWaiters(t *testing.T) {
 	w := newWorld(t, "2.4")
-	h := w.hall(txlock.Renamed{}, compat.Options{})
+	h := w.hall(txlock.Renamed{}, compat.Options{NoRenew: true})
 	l := try(t, h.k, "k")
 	h.net.Expect(nil)
 	ctx, cancel := context.WithCancel(background)
@@ -470,7 +460,7 @@ func TestManyWaitersAskAsOne(t *testing.T) {
 		holder, _ := w.client(txlock.Renamed{})
 		l := try(t, holder, "k")
 		p := w.server.Pool()
-		k := compat.New(p, txlock.Renamed{}, compat.Options{Clock: w.clock})
+		k := compat.New(p, txlock.Renamed{}, compat.Options{NoRenew: true, Clock: w.clock})
 		const all = 1000
 		inside := 0
 		var wg sync.WaitGroup
@@ -501,8 +491,8 @@ func TestGivingUpAtAnyMoment(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := oldredis.Run(t, "7.0")
 			o := compat.Options{
-				MinPoll: time.Millisecond, MaxPoll: 4 * time.Millisecond, MaxHandoffs: 3,
-				Timeout: time.Minute, Cleanup: time.Minute,
+				NoRenew: true,
+				Poll:    4 * time.Millisecond, Timeout: time.Minute, Cleanup: time.Minute,
 			}
 			lockers := []*compat.Locker{compat.New(s.Pool(), a, o), compat.New(s.Pool(), a, o)}
 			inside := 0
@@ -548,7 +538,7 @@ func TestGivingUpAtAnyMoment(t *testing.T) {
 func TestUnextendableIsNotHandedOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "2.4")
-		h := w.hall(fixed{txlock.Renamed{}}, compat.Options{})
+		h := w.hall(fixed{txlock.Renamed{}}, compat.Options{NoRenew: true})
 		l := try(t, h.k, "k")
 		h.enter(0, 4, func(i int, _ *compat.Lock) {
 			if i == 0 {
@@ -575,7 +565,7 @@ func (f fixed) Extend(_ time.Time, l compat.Lease, _ time.Duration, _ bool) (com
 }
 
 // Those who wait for the same end do not all come at the same moment: each is late by
-// a part of MinPoll that is its own, and nobody by more.
+// a part of the shortest pause that is its own, and nobody by more.
 func TestWaitersSpreadAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct {
@@ -590,7 +580,7 @@ func TestWaitersSpreadAfterTheEnd(t *testing.T) {
 			}
 			end := w.clock.Now().Add(1234 * time.Millisecond)
 			pauses := &paused{Mock: w.clock}
-			k := compat.NewOn(w.source(), a, compat.Options{Clock: pauses, MinPoll: 100 * time.Millisecond, MaxPoll: time.Minute, Rand: func() float64 { return c.rand }})
+			k := compat.NewOn(w.source(), a, compat.Options{NoRenew: true, Clock: pauses, Poll: 5 * time.Second, Rand: func() float64 { return c.rand }})
 			w.until(inBackground(func() { k.Lock(background, "k", ttl) })) //nolint:errcheck // who gets it does not matter
 			pauses.mu.Lock()
 			i := slices.IndexFunc(pauses.until, func(at time.Time) bool { return !at.Before(end) })
@@ -623,7 +613,7 @@ func (p *paused) Timer(d time.Duration) *clock.Timer {
 func TestWaiterLooksOftenWhereHoldersTakeTurns(t *testing.T) {
 	w := newWorld(t, "2.4")
 	pauses := &paused{Mock: w.clock}
-	k := compat.NewOn(w.source(), txlock.Renamed{}, compat.Options{Clock: pauses, MinPoll: 100 * time.Millisecond, MaxPoll: time.Hour, Rand: func() float64 { return 0 }})
+	k := compat.NewOn(w.source(), txlock.Renamed{}, compat.Options{NoRenew: true, Clock: pauses, Poll: 5 * time.Second, Rand: func() float64 { return 0 }})
 	ctx, cancel := context.WithCancel(background)
 	w.do("SETEX", "k", 3600, "somebody")
 	done := inBackground(func() { k.Lock(ctx, "k", ttl) }) //nolint:errcheck // it is cancelled
@@ -674,7 +664,7 @@ func TestWaitersFailTogether(t *testing.T) {
 	})
 	source := compat.Pooled(hook)
 	source.Prompt = true
-	k = compat.NewOn(source, txlock.Renamed{}, compat.Options{Clock: w.clock})
+	k = compat.NewOn(source, txlock.Renamed{}, compat.Options{NoRenew: true, Clock: w.clock})
 	var wg sync.WaitGroup
 	for range all {
 		wg.Go(func() {
@@ -697,13 +687,13 @@ func (f sourceFunc) GetContext(ctx context.Context) (redis.Conn, error) { return
 func TestReadersPassEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "2.4")
-		read := w.hall(rwlock.Read{}, compat.Options{})
+		read := w.hall(rwlock.Read{}, compat.Options{NoRenew: true})
 		one := try(t, read.k, "k")
 		two, err := read.k.Lock(background, "k", ttl)
 		if err != nil {
 			t.Fatal(err)
 		}
-		write := w.hall(rwlock.Write{}, compat.Options{})
+		write := w.hall(rwlock.Write{}, compat.Options{NoRenew: true})
 		var three *compat.Lock
 		waiting := inBackground(func() { three, err = write.k.Lock(background, "k", ttl) })
 		eventually(t, "the writer has asked", func() bool { return write.net.Count() > 0 })
@@ -747,7 +737,7 @@ func TestLongProcessesShare(t *testing.T) {
 				s := still(t, "2.4")
 				draw := rand.New(rand.NewPCG(seed, 2))
 				var mu sync.Mutex
-				o := compat.Options{Rand: func() float64 { mu.Lock(); defer mu.Unlock(); return draw.Float64() }}
+				o := compat.Options{NoRenew: true, Rand: func() float64 { mu.Lock(); defer mu.Unlock(); return draw.Float64() }}
 				began := time.Now()
 				var had [2]int
 				var all sync.WaitGroup
@@ -783,7 +773,7 @@ func TestLongProcessesShare(t *testing.T) {
 // Close ends the wait of one that pauses for others as it ends every other.
 func TestCloseInAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := compat.New(still(t, "2.4").Pool(), txlock.Renamed{}, compat.Options{MaxHandoffs: -1})
+		k := compat.New(still(t, "2.4").Pool(), txlock.Renamed{}, compat.Options{NoRenew: true})
 		first, err := k.Lock(background, "k", ttl)
 		if err != nil {
 			t.Fatal(err)

@@ -28,7 +28,7 @@ func TestRenewalOutlivesTheCaller(t *testing.T) {
 		defer s.Close()
 		source := compat.Pooled(s)
 		source.Prompt = true
-		k := compat.NewOn(source, txlock.Renamed{}, compat.Options{Renew: true})
+		k := compat.NewOn(source, txlock.Renamed{}, compat.Options{})
 		ctx, cancel := context.WithCancel(t.Context())
 		l, err := k.TryLock(ctx, "k", ttl)
 		cancel()
@@ -77,7 +77,7 @@ func (w watcher) next(t *testing.T) compat.Event {
 // renewing is a client that renews what it holds, and n locks of its.
 func (w *world) renewing(t *testing.T, a protocol.Algorithm, n int) ([]*compat.Lock, *faulty.Network, watcher) {
 	net, seen := new(faulty.Network), make(watcher, 10000)
-	k := compat.NewOn(w.through(net), a, compat.Options{Clock: w.clock, Renew: true, Observer: seen.Observe})
+	k := compat.NewOn(w.through(net), a, compat.Options{Clock: w.clock, Observer: seen.Observe})
 	var locks []*compat.Lock
 	for i := range n {
 		locks = append(locks, try(t, k, fmt.Sprint("k", i)))
@@ -200,7 +200,7 @@ func TestEachLockEndsAtItsTime(t *testing.T) {
 	}
 	defer s.Close()
 	lost := make(chan string, 2000)
-	k := compat.New(s, txlock.Renamed{}, compat.Options{Clock: m, Observer: compat.Observer(func(e compat.Event) {
+	k := compat.New(s, txlock.Renamed{}, compat.Options{NoRenew: true, Clock: m, Observer: compat.Observer(func(e compat.Event) {
 		if e.Kind == compat.EventLost {
 			lost <- e.Key
 		}
@@ -287,7 +287,7 @@ func TestTimerSetTooLate(t *testing.T) {
 	}
 	defer s.Close()
 	seen := make(watcher, 10)
-	k := compat.New(s, txlock.Renamed{}, compat.Options{Clock: m, Observer: seen.Observe})
+	k := compat.New(s, txlock.Renamed{}, compat.Options{NoRenew: true, Clock: m, Observer: seen.Observe})
 	if l, err := k.TryLock(background, "k", time.Minute); err != nil {
 		t.Fatal(err)
 	} else if e := seen.next(t); e.Kind != compat.EventLost || l.Context().Err() == nil {

@@ -69,7 +69,7 @@ func (c crowd) share(t *testing.T, seed uint64) (s shares) {
 			pool := &redis.Pool{MaxIdle: 20, Dial: func() (redis.Conn, error) {
 				return faulty.Over(server.Dial(), distant(&away)), nil
 			}}
-			k := compat.New(pool, txlock.Renamed{}, compat.Options{Signal: p < c.signal, Rand: random})
+			k := compat.New(pool, txlock.Renamed{}, compat.Options{NoRenew: true, Signal: p < c.signal, Rand: random})
 			for range c.goroutines {
 				all.Go(func() {
 					for time.Since(began) < 30*time.Second {

@@ -25,7 +25,7 @@ import (
 // signalled is a process that signals and, so that nothing else can wake it,
 // hardly ever polls.
 func signalled(source compat.Pool, a protocol.Algorithm, o compat.Options) *compat.Locker {
-	o.Signal, o.MinPoll = true, time.Hour
+	o.Signal, o.Poll = true, 50*time.Hour
 	return compat.New(source, a, o)
 }
 
@@ -78,14 +78,14 @@ var signalling = map[string]struct {
 	since string
 	o     compat.Options
 }{
-	"getset:classic": {getsetlock.Classic{}, "2.0", compat.Options{}},
-	"getset:guarded": {getsetlock.Guarded{}, "2.2.5", compat.Options{}},
-	"getset:listed":  {getsetlock.ListCAS{}, "2.0", compat.Options{}},
-	"tx:classic":     {txlock.Classic{}, "2.2.5", compat.Options{}},
-	"tx:renamed":     {txlock.Renamed{}, "2.4", compat.Options{}},
-	"set:lua":        {setlock.Lua{}, "2.6.12", compat.Options{}},
-	"set:watch":      {setlock.Watched{}, "2.6.12", compat.Options{}},
-	"set:script":     {setlock.Script{}, "2.6", compat.Options{}},
+	"getset:classic": {getsetlock.Classic{}, "2.0", compat.Options{NoRenew: true}},
+	"getset:guarded": {getsetlock.Guarded{}, "2.2.5", compat.Options{NoRenew: true}},
+	"getset:listed":  {getsetlock.ListCAS{}, "2.0", compat.Options{NoRenew: true}},
+	"tx:classic":     {txlock.Classic{}, "2.2.5", compat.Options{NoRenew: true}},
+	"tx:renamed":     {txlock.Renamed{}, "2.4", compat.Options{NoRenew: true}},
+	"set:lua":        {setlock.Lua{}, "2.6.12", compat.Options{NoRenew: true}},
+	"set:watch":      {setlock.Watched{}, "2.6.12", compat.Options{NoRenew: true}},
+	"set:script":     {setlock.Script{}, "2.6", compat.Options{NoRenew: true}},
 }
 
 // A release wakes a client in another process that does nothing but listen, on
@@ -161,14 +161,14 @@ func TestSignalOnARealServer(t *testing.T) {
 func TestSignalsAreServedInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := still(t, "2.4")
-		l, err := signalled(s, txlock.Renamed{}, compat.Options{}).TryLock(background, "k", time.Minute)
+		l, err := signalled(s, txlock.Renamed{}, compat.Options{NoRenew: true}).TryLock(background, "k", time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
 		const all = 5
 		got := make(chan int)
 		for i := range all {
-			k := signalled(s, txlock.Renamed{}, compat.Options{})
+			k := signalled(s, txlock.Renamed{}, compat.Options{NoRenew: true})
 			go func() {
 				l, err := k.Lock(background, "k", time.Minute)
 				if err != nil {
@@ -194,17 +194,10 @@ func TestSignalsAreServedInOrder(t *testing.T) {
 // Of two processes each has as many turns in a row as it may, while both have
 // clients that wait.
 func TestTurnsAlternate(t *testing.T) {
-	for _, c := range []struct {
-		most int
-		want string
-	}{
-		{3, strings.Repeat("AAAABBBB", 3)},
-		{-1, strings.Repeat("A", 33) + strings.Repeat("B", 33)}, // the first, and 32 after it
-	} {
+	for _, want := range []string{strings.Repeat(strings.Repeat("A", 15)+strings.Repeat("B", 15), 2)} {
 		synctest.Test(t, func(t *testing.T) {
 			s := still(t, "2.4")
-			a := signalled(s, txlock.Renamed{}, compat.Options{MaxHandoffs: c.most})
-			b := signalled(s, txlock.Renamed{}, compat.Options{MaxHandoffs: c.most})
+			a, b := signalled(s, txlock.Renamed{}, compat.Options{NoRenew: true}), signalled(s, txlock.Renamed{}, compat.Options{NoRenew: true})
 			l, err := a.TryLock(background, "k", time.Minute)
 			if err != nil {
 				t.Fatal(err)
@@ -228,13 +221,13 @@ func TestTurnsAlternate(t *testing.T) {
 				}
 				synctest.Wait() // they wait, and the head of them has looked once more
 			}
-			enter(a, b, "A", strings.Count(c.want, "A")-1)
-			enter(b, a, "B", strings.Count(c.want, "B"))
+			enter(a, b, "A", strings.Count(want, "A")-1)
+			enter(b, a, "B", strings.Count(want, "B"))
 			listening(t, s, "k", 1)
 			release(t, l)
 			wg.Wait()
-			if order != c.want {
-				t.Errorf("at most %d in a row: %s, want %s", c.most, order, c.want)
+			if order != want {
+				t.Errorf("%s, want %s", order, want)
 			}
 			synctest.Wait()
 			empty(t, s)
@@ -246,19 +239,19 @@ func TestTurnsAlternate(t *testing.T) {
 // hears the release.
 func TestCancelledListenersLeaveNoTrace(t *testing.T) {
 	s := still(t, "2.4")
-	l, err := signalled(s, txlock.Renamed{}, compat.Options{}).TryLock(background, "k", time.Minute)
+	l, err := signalled(s, txlock.Renamed{}, compat.Options{NoRenew: true}).TryLock(background, "k", time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(background)
 	gone := inBackground(func() {
-		if _, err := signalled(s, txlock.Renamed{}, compat.Options{}).Lock(ctx, "k", time.Minute); !errors.Is(err, context.Canceled) {
+		if _, err := signalled(s, txlock.Renamed{}, compat.Options{NoRenew: true}).Lock(ctx, "k", time.Minute); !errors.Is(err, context.Canceled) {
 			t.Errorf("%v, want context.Canceled", err)
 		}
 	})
 	listening(t, s, "k", 1)
 	had := inBackground(func() {
-		l, err := signalled(s, txlock.Renamed{}, compat.Options{}).Lock(background, "k", time.Minute)
+		l, err := signalled(s, txlock.Renamed{}, compat.Options{NoRenew: true}).Lock(background, "k", time.Minute)
 		if err != nil {
 			t.Error(err)
 			return
@@ -280,21 +273,21 @@ func TestWokenAndCancelled(t *testing.T) {
 	for name, fails := range map[string]error{"before it asks": errors.New("no connection"), "when it has the lock": nil} {
 		t.Run(name, func(t *testing.T) {
 			s := still(t, "2.4")
-			l, err := signalled(s, txlock.Renamed{}, compat.Options{}).TryLock(background, "k", time.Minute)
+			l, err := signalled(s, txlock.Renamed{}, compat.Options{NoRenew: true}).TryLock(background, "k", time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithCancel(background)
 			net := new(faulty.Network)
 			gone := inBackground(func() {
-				_, err := signalled(net.Pool(s), txlock.Renamed{}, compat.Options{}).Lock(ctx, "k", time.Minute)
+				_, err := signalled(net.Pool(s), txlock.Renamed{}, compat.Options{NoRenew: true}).Lock(ctx, "k", time.Minute)
 				if !errors.Is(err, context.Canceled) {
 					t.Errorf("%v, want context.Canceled", err)
 				}
 			})
 			listening(t, s, "k", 1)
 			had := inBackground(func() {
-				l, err := signalled(s, txlock.Renamed{}, compat.Options{}).Lock(background, "k", time.Minute)
+				l, err := signalled(s, txlock.Renamed{}, compat.Options{NoRenew: true}).Lock(background, "k", time.Minute)
 				if err != nil {
 					t.Error(err)
 					return
@@ -314,12 +307,12 @@ func TestWokenAndCancelled(t *testing.T) {
 // Signals do not keep a thousand waiters from using two connections.
 func TestManyListenAsOne(t *testing.T) {
 	s := still(t, "2.4")
-	l, err := signalled(s, txlock.Renamed{}, compat.Options{}).TryLock(background, "k", time.Minute)
+	l, err := signalled(s, txlock.Renamed{}, compat.Options{NoRenew: true}).TryLock(background, "k", time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := s.Pool()
-	k := signalled(p, txlock.Renamed{}, compat.Options{})
+	k := signalled(p, txlock.Renamed{}, compat.Options{NoRenew: true})
 	ctx, cancel := context.WithCancel(background)
 	const all = 1000
 	var wg sync.WaitGroup
@@ -348,14 +341,14 @@ func TestManyListenAsOne(t *testing.T) {
 func TestListsExpire(t *testing.T) {
 	for v, want := range map[string]bool{"2.0": false, "2.2.5": true, "2.4": true, "7.0": true} {
 		s := still(t, v)
-		l, err := signalled(s, getsetlock.ListCAS{}, compat.Options{}).TryLock(background, "k", time.Minute)
+		l, err := signalled(s, getsetlock.ListCAS{}, compat.Options{NoRenew: true}).TryLock(background, "k", time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(background)
 		var waiting []<-chan struct{}
 		for i := range 2 { // the second finds the list of the first
-			k := signalled(s, getsetlock.ListCAS{}, compat.Options{})
+			k := signalled(s, getsetlock.ListCAS{}, compat.Options{NoRenew: true})
 			waiting = append(waiting, inBackground(func() { k.Lock(ctx, "k", time.Minute) })) //nolint:errcheck // it is cancelled
 			listening(t, s, "k", i+1)
 		}
@@ -382,7 +375,7 @@ func TestListsExpire(t *testing.T) {
 func TestSignalsThatAreRefused(t *testing.T) {
 	for _, v := range []string{"1.2", "twemproxy"} {
 		s := still(t, v)
-		o := compat.Options{Signal: true, MinPoll: time.Millisecond, MaxPoll: 5 * time.Millisecond}
+		o := compat.Options{NoRenew: true, Signal: true, Poll: 5 * time.Millisecond}
 		one, two := compat.New(s, getsetlock.Classic{}, o), compat.New(s, getsetlock.Classic{}, o)
 		for range 3 {
 			l, err := one.TryLock(background, "k", time.Minute)
@@ -411,7 +404,7 @@ func TestSignalOverABrokenNetwork(t *testing.T) {
 		for _, f := range []faulty.Loss{faulty.LostRequest, faulty.LostReply} {
 			for n := 1; ; n++ {
 				net := new(faulty.Network)
-				k := compat.NewOn(w.through(net), a, compat.Options{Clock: w.clock, Signal: true})
+				k := compat.NewOn(w.through(net), a, compat.Options{NoRenew: true, Clock: w.clock, Signal: true})
 				l := try(t, k, "k")
 				w.do("LPUSH", protocol.Aux("k", "waiters"), "somebody")
 				net.Expect(faulty.Fate{Loss: f}.At(n))
@@ -461,7 +454,7 @@ func TestSignalRidesAlong(t *testing.T) {
 // A server that does not know the script of a release wakes nobody before it has run.
 func TestSignalWithoutTheScript(t *testing.T) {
 	s := still(t, "7.0")
-	k := compat.New(s, setlock.Lua{}, compat.Options{Signal: true})
+	k := compat.New(s, setlock.Lua{}, compat.Options{NoRenew: true, Signal: true})
 	c := s.Dial()
 	defer c.Close()
 	for range 2 {

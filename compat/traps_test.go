@@ -46,7 +46,7 @@ func TestExecRefusedOverMaxmemory(t *testing.T) {
 	for _, v := range []string{"2.2", "2.4"} {
 		s := oldredis.Run(t, v)
 		p := onePool(s)
-		k := compat.New(p, txlock.Guarded{}, compat.Options{})
+		k := compat.New(p, txlock.Guarded{}, compat.Options{NoRenew: true})
 		held := try(t, k, "held")
 		s.SetMaxMemoryReached(true)
 
@@ -104,7 +104,7 @@ func TestConnectionsComeBackClean(t *testing.T) {
 	for _, leave := range [][]string{{"MULTI"}, {"WATCH"}, {"WATCH", "MULTI"}, {"MULTI", "EXEC"}} {
 		s := oldredis.Run(t, "2.4")
 		p := onePool(s)
-		k := compat.New(p, sloppy{leave: leave}, compat.Options{})
+		k := compat.New(p, sloppy{leave: leave}, compat.Options{NoRenew: true})
 		if leave[len(leave)-1] == "EXEC" {
 			s.SetMaxMemoryReached(true)
 		}
@@ -178,7 +178,7 @@ func TestDoneContextKillsNoConnection(t *testing.T) {
 		return redis.Dial("tcp", addr)
 	}}
 	defer p.Close()
-	k := compat.New(p, txlock.Guarded{}, compat.Options{})
+	k := compat.New(p, txlock.Guarded{}, compat.Options{NoRenew: true})
 	held := try(t, k, "k")
 	done, cancel := context.WithCancel(background)
 	cancel()
@@ -216,7 +216,7 @@ func TestRepliesInsideExec(t *testing.T) {
 		} {
 			s := oldredis.Run(t, v)
 			s.Dial().Do("RPUSH", protocol.Aux("k", "fence"), "no number") //nolint:errcheck
-			k := compat.New(s, a, compat.Options{})
+			k := compat.New(s, a, compat.Options{NoRenew: true})
 			_, err := k.TryLock(background, "k", ttl)
 			var refused redis.Error
 			if !errors.As(err, &refused) || !strings.Contains(string(refused), "wrong kind of value") {
@@ -260,7 +260,7 @@ func TestServerThatDoesNotAnswer(t *testing.T) {
 	}()
 	p := &redis.Pool{MaxIdle: 4, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", l.Addr().String()) }}
 	// getsetlock has nothing to ask a server first: what hangs is the attempt.
-	k := compat.New(p, getsetlock.Classic{}, compat.Options{Cleanup: 10 * time.Millisecond})
+	k := compat.New(p, getsetlock.Classic{}, compat.Options{NoRenew: true, Cleanup: 10 * time.Millisecond})
 	ctx, cancel := context.WithCancel(background)
 	defer cancel()
 	result := make(chan error)
@@ -287,7 +287,7 @@ func TestOneConnectionForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "2.4")
 		p := onePool(w.server)
-		k := compat.New(p, txlock.Renamed{}, compat.Options{Clock: w.clock})
+		k := compat.New(p, txlock.Renamed{}, compat.Options{NoRenew: true, Clock: w.clock})
 		var wg sync.WaitGroup
 		inside := 0
 		for range 8 {
@@ -318,7 +318,7 @@ func (s plainSource) GetContext(context.Context) (redis.Conn, error) {
 }
 
 func TestAnySource(t *testing.T) {
-	k := compat.New(plainSource{oldredis.Run(t, "2.4")}, txlock.Renamed{}, compat.Options{})
+	k := compat.New(plainSource{oldredis.Run(t, "2.4")}, txlock.Renamed{}, compat.Options{NoRenew: true})
 	ctx, cancel := context.WithCancel(background)
 	defer cancel()
 	for _, ctx := range []context.Context{background, ctx} {
@@ -336,7 +336,7 @@ func TestAnySource(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	gone := errors.New("nobody there")
 	p := &redis.Pool{Dial: func() (redis.Conn, error) { return nil, gone }}
-	k := compat.New(p, txlock.Renamed{}, compat.Options{})
+	k := compat.New(p, txlock.Renamed{}, compat.Options{NoRenew: true})
 	if _, err := k.Lock(background, "k", ttl); limit.Brought(err) != gone || errors.Is(err, compat.ErrUnknown) {
 		t.Errorf("%v, want the dial's error, and no unknown outcome: nothing was sent", err)
 	}
@@ -347,12 +347,12 @@ func TestUnreachable(t *testing.T) {
 func TestProxyIsRefusedAsItWasSeen(t *testing.T) {
 	s := oldredis.Run(t, "twemproxy")
 	for _, a := range []protocol.Algorithm{txlock.Renamed{}, getsetlock.Guarded{}, getsetlock.Classic{Options: getsetlock.Options{Fence: true}}} {
-		_, err := compat.New(s, a, compat.Options{}).TryLock(background, "k", ttl)
+		_, err := compat.New(s, a, compat.Options{NoRenew: true}).TryLock(background, "k", ttl)
 		if !errors.Is(err, compat.ErrUnanswered) || errors.Is(err, compat.ErrUnsafeServer) || protocol.OutcomeOf(err) != protocol.NotSent {
 			t.Errorf("%T behind twemproxy: %v", a, err)
 		}
 	}
-	l, err := compat.New(s, getsetlock.Classic{}, compat.Options{}).TryLock(background, "k", ttl)
+	l, err := compat.New(s, getsetlock.Classic{}, compat.Options{NoRenew: true}).TryLock(background, "k", ttl)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -368,7 +368,7 @@ func TestStaleConnections(t *testing.T) {
 		s := oldredis.Run(t, from(name, "2.4"))
 		p := s.Pool()
 		p.MaxIdle = 8
-		k := compat.New(p, a, compat.Options{})
+		k := compat.New(p, a, compat.Options{NoRenew: true})
 		stale := func() {
 			var conns []redis.Conn
 			for range 8 {

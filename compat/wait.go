@@ -124,11 +124,11 @@ func (w *wait) after(ctx context.Context, g Grant, err error, n int) (*queue.Ent
 func (w *wait) yieldTo(ctx context.Context, g queue.Grant[loose]) (*queue.Entry[loose], error) {
 	switch {
 	case g.Woken:
-		w.deferring, w.pause = true, min(g.Yield, w.k.o.MaxPoll)
+		w.deferring, w.pause = true, min(g.Yield, w.k.o.Poll)
 		return w.untilFree(ctx, time.Time{})
 	case g.Yield > 0:
 		pause := w.pause
-		w.deferring, w.pause = true, min(g.Yield, w.k.o.MaxPoll)
+		w.deferring, w.pause = true, min(g.Yield, w.k.o.Poll)
 		e, _, err := w.sleep(ctx, time.Time{})
 		w.pause = pause
 		return e, err
@@ -165,7 +165,7 @@ func (w *wait) untilFree(ctx context.Context, until time.Time) (*queue.Entry[loo
 				return nil, nil
 			}
 			unwoken, until = true, time.Time{}
-			w.deferring, w.pause = true, min(pause, w.k.o.MaxPoll)
+			w.deferring, w.pause = true, min(pause, w.k.o.Poll)
 			continue
 		}
 		unwoken = false
@@ -189,7 +189,7 @@ func (w *wait) saw(held *HeldError) {
 	w.pace = w.k.queues.Elsewhere(w.queue, changed)
 	if changed {
 		w.silent++
-		w.changed, w.pause = w.k.now(), w.paced(w.k.o.MinPoll)
+		w.changed, w.pause = w.k.now(), w.paced(w.k.o.least())
 	}
 }
 
@@ -265,19 +265,19 @@ func (w *wait) sleep(ctx context.Context, until time.Time) (e *queue.Entry[loose
 	if due && !w.due {
 		// The end has come and the key is still there: a server with whole
 		// seconds takes up to one more. Look soon again.
-		w.pause = k.o.MinPoll
+		w.pause = k.o.least()
 	}
 	w.due = due
 	if listening && !due && !w.deferring {
-		w.pause = max(k.o.MaxPoll>>w.silent, k.o.MinPoll)
+		w.pause = max(k.o.Poll>>w.silent, k.o.least())
 	}
 	d := w.jittered(w.pause)
 	if w.pause *= 2; !w.changed.IsZero() {
-		w.pause = w.paced(max(k.o.MinPoll, k.now().Sub(w.changed)/queue.Look))
+		w.pause = w.paced(max(k.o.least(), k.now().Sub(w.changed)/queue.Look))
 	}
-	w.pause = min(w.pause, k.o.MaxPoll)
+	w.pause = min(w.pause, k.o.Poll)
 	if !until.IsZero() && !due && left < d {
-		d = min(d, left+time.Duration(k.o.Rand()*float64(k.o.MinPoll)))
+		d = min(d, left+time.Duration(k.o.Rand()*float64(k.o.least())))
 	}
 	t := k.o.Clock.Timer(d)
 	defer t.Stop()
@@ -292,7 +292,7 @@ func (w *wait) sleep(ctx context.Context, until time.Time) (e *queue.Entry[loose
 				return nil, false, err
 			}
 			if pause > 0 {
-				w.deferring, w.pause = true, min(pause, k.o.MaxPoll)
+				w.deferring, w.pause = true, min(pause, k.o.Poll)
 				return w.sleep(ctx, until)
 			}
 			if try || !w.deferring {

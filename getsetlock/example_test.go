@@ -15,7 +15,7 @@ import (
 // they are written to.
 func Example() {
 	pool := oldredis.MustNew("1.2", oldredis.Options{}).Pool()
-	locks := compat.New(pool, getsetlock.Classic{}, compat.Options{})
+	locks := compat.New(pool, getsetlock.Classic{}, compat.Options{NoRenew: true})
 
 	err := locks.Do(context.Background(), "report", 30*time.Second, func(ctx context.Context) error {
 		fmt.Println("writing the report, alone")
@@ -32,7 +32,7 @@ func Example() {
 func ExampleGuarded() {
 	mock := clock.NewMock()
 	pool := oldredis.MustNew("2.2", oldredis.Options{Clock: mock}).Pool()
-	locks := compat.New(pool, getsetlock.Guarded{}, compat.Options{Clock: mock})
+	locks := compat.New(pool, getsetlock.Guarded{}, compat.Options{NoRenew: true, Clock: mock})
 
 	ctx := context.Background()
 	locks.TryLock(ctx, "report", 30*time.Second) // and dies
@@ -51,7 +51,7 @@ func ExampleGuarded() {
 func ExampleDialect() {
 	pool := oldredis.MustNew("2.4", oldredis.Options{}).Pool()
 	algorithm := getsetlock.Guarded{Options: getsetlock.Options{Dialect: getsetlock.Millis}}
-	locks := compat.New(pool, algorithm, compat.Options{})
+	locks := compat.New(pool, algorithm, compat.Options{NoRenew: true})
 
 	lock, err := locks.TryLock(context.Background(), "report", 30*time.Second)
 	fmt.Println(len(lock.Token()), err)
@@ -73,7 +73,7 @@ func ExampleNamed() {
 		return
 	}
 	algorithm := getsetlock.Guarded{Options: getsetlock.Options{Dialect: dialect}}
-	locks := compat.New(server.Pool(), algorithm, compat.Options{Clock: mock})
+	locks := compat.New(server.Pool(), algorithm, compat.Options{NoRenew: true, Clock: mock})
 	_, err = locks.TryLock(context.Background(), "report", 30*time.Second)
 	fmt.Println(err)
 	mock.Add(19 * time.Second)

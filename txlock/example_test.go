@@ -16,7 +16,7 @@ import (
 // *redis.Pool instead.
 func Example() {
 	pool := oldredis.MustNew("2.4", oldredis.Options{}).Pool()
-	locks := compat.New(pool, txlock.Renamed{}, compat.Options{})
+	locks := compat.New(pool, txlock.Renamed{}, compat.Options{NoRenew: true})
 
 	ctx := context.Background()
 	lock, err := locks.TryLock(ctx, "report", 30*time.Second)
@@ -36,7 +36,7 @@ func Example() {
 // instead of excluding nobody.
 func ExampleOptions_check() {
 	pool := oldredis.MustNew("2.0", oldredis.Options{}).Pool()
-	_, err := compat.New(pool, txlock.Classic{}, compat.Options{}).TryLock(context.Background(), "report", 30*time.Second)
+	_, err := compat.New(pool, txlock.Classic{}, compat.Options{NoRenew: true}).TryLock(context.Background(), "report", 30*time.Second)
 	fmt.Println(err)
 	// Output:
 	// setnxlock: not safe on Redis 2.0.5: it has no WATCH (it came with 2.2); use getsetlock.ListCAS, or where that is refused too getsetlock.Classic
@@ -56,7 +56,7 @@ func ExampleNamed() {
 		fmt.Println(err)
 		return
 	}
-	locks := compat.New(oldredis.MustNew("2.4", oldredis.Options{}).Pool(), fleet, compat.Options{})
+	locks := compat.New(oldredis.MustNew("2.4", oldredis.Options{}).Pool(), fleet, compat.Options{NoRenew: true})
 	lock, err := locks.TryLock(context.Background(), format.Key("report"), 30*time.Second)
 	fmt.Println(lock.Key(), len(lock.Token()), err)
 	// Output:

@@ -115,7 +115,7 @@ func (d *demo) race(e entry) error {
 	defer s.Close()
 	r := &contest{server: s}
 	if e.Algorithm != nil {
-		r.locks = compat.New(s.Pool(), e.Algorithm, compat.Options{Clock: d.clock, MinPoll: time.Millisecond, MaxPoll: 4 * time.Millisecond, Timeout: ample})
+		r.locks = compat.New(s.Pool(), e.Algorithm, compat.Options{Clock: d.clock, NoRenew: true, Poll: 50 * time.Millisecond, Timeout: ample})
 	}
 	name := fmt.Sprintf("%-14s on %s", e.name, e.version)
 	stop := d.Progress(name, func() int { return int(r.done.Load()) }, total)
@@ -226,7 +226,7 @@ func (d *demo) takeover(e entry) error {
 	}
 	defer s.Close()
 	ctx := context.Background()
-	locks := compat.New(s.Pool(), e.Algorithm, compat.Options{Clock: now, Timeout: ample})
+	locks := compat.New(s.Pool(), e.Algorithm, compat.Options{Clock: now, NoRenew: true, Timeout: ample})
 	began := now.Now()
 	tell := func(format string, args ...any) {
 		d.line("  %4.1f s  "+format, append([]any{now.Since(began).Seconds()}, args...)...)

@@ -317,7 +317,7 @@ func (a *app) reach(ctx context.Context, keys []string, f runFlags) (*held, erro
 
 func (a *app) waitFor(ctx, waiting context.Context, p *deployment, keys []string, f runFlags, line *waitingLine) (*held, error) {
 	o := a.lockOptions()
-	o.Renew, o.Signal = true, f.signal
+	o.Signal = f.signal
 	if f.adopt != "" {
 		return a.adopt(waiting, p, f, o)
 	}

@@ -25,7 +25,7 @@ func Example() {
 		return
 	}
 	ctx := context.Background()
-	lock, err := compat.New(pool, b, compat.Options{}).TryLock(ctx, "report", 30*time.Second)
+	lock, err := compat.New(pool, b, compat.Options{NoRenew: true}).TryLock(ctx, "report", 30*time.Second)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -34,7 +34,7 @@ func Example() {
 		"old": getsetlock.Guarded{},
 		"new": setlock.Lua{},
 	} {
-		_, err := compat.New(pool, a, compat.Options{}).TryLock(ctx, "report", 30*time.Second)
+		_, err := compat.New(pool, a, compat.Options{NoRenew: true}).TryLock(ctx, "report", 30*time.Second)
 		fmt.Println(name, "held:", errors.Is(err, compat.ErrHeld))
 	}
 	fmt.Println("released:", lock.Release(ctx))
@@ -54,12 +54,12 @@ func Example_sameBytes() {
 		return
 	}
 	ctx := context.Background()
-	lock, err := compat.New(pool, python, compat.Options{}).TryLock(ctx, "report", 30*time.Second)
+	lock, err := compat.New(pool, python, compat.Options{NoRenew: true}).TryLock(ctx, "report", 30*time.Second)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	locks := compat.New(pool, setlock.Lua{}, compat.Options{})
+	locks := compat.New(pool, setlock.Lua{}, compat.Options{NoRenew: true})
 	_, err = locks.TryLock(ctx, "report", 30*time.Second)
 	fmt.Println("held:", errors.Is(err, compat.ErrHeld))
 	fmt.Println("released:", locks.ReleaseToken(ctx, "report", lock.Token()))

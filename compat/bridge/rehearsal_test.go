@@ -65,7 +65,7 @@ type worker struct {
 
 func (f *fleet) start(a protocol.Algorithm, prefix string) *worker {
 	w := &worker{stop: make(chan struct{}), die: make(chan struct{}), ended: make(chan struct{})}
-	k := compat.NewOn(f.source, a, compat.Options{Prefix: prefix, MinPoll: 2 * time.Millisecond, MaxPoll: 20 * time.Millisecond})
+	k := compat.NewOn(f.source, a, compat.Options{NoRenew: true, Prefix: prefix, Poll: 20 * time.Millisecond})
 	f.wg.Go(func() {
 		defer close(w.ended)
 		for f.quota == 0 || w.rounds.Load() < f.quota {
@@ -238,7 +238,7 @@ func TestSkippedStage(t *testing.T) {
 		t.Fatalf("the plan gives another reason: %s", p.Stages[1].Why)
 	}
 	s := oldredis.Run(t, "7.0")
-	old := compat.New(s, lockOf(t, compat.Pooled(s), p.Stages[0]), compat.Options{})
+	old := compat.New(s, lockOf(t, compat.Pooled(s), p.Stages[0]), compat.Options{NoRenew: true})
 	if _, err := old.TryLock(t.Context(), "report", time.Second); err != nil {
 		t.Fatal(err)
 	}

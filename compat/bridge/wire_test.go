@@ -198,7 +198,7 @@ func TestOneKeyLateRelease(t *testing.T) {
 		m := clock.NewMock()
 		m.Set(noon)
 		s := oldredis.Run(t, "2.6")
-		lock, err := compat.New(s, bridge.OneKey{Options: getsetlock.Options{Dialect: getsetlock.Seconds}}, compat.Options{Clock: m}).TryLock(t.Context(), "k", ttl)
+		lock, err := compat.New(s, bridge.OneKey{Options: getsetlock.Options{Dialect: getsetlock.Seconds}}, compat.Options{NoRenew: true, Clock: m}).TryLock(t.Context(), "k", ttl)
 		if err != nil || !lock.Lease().Ambiguous {
 			t.Fatalf("%v; want an ambiguous lease", err)
 		}
@@ -216,7 +216,7 @@ func TestOneKeyAmbiguous(t *testing.T) {
 		b := bridge.OneKey{Options: getsetlock.Options{Dialect: d}}
 		s := oldredis.Run(t, "2.6")
 		sent := s.Record()
-		lock, err := compat.NewOn(compat.Source{Get: compat.Pooled(s).Get, Keep: 2, Prompt: true}, b, compat.Options{}).TryLock(t.Context(), "k", ttl)
+		lock, err := compat.NewOn(compat.Source{Get: compat.Pooled(s).Get, Keep: 2, Prompt: true}, b, compat.Options{NoRenew: true}).TryLock(t.Context(), "k", ttl)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -375,7 +375,7 @@ func TestTwoNamesWake(t *testing.T) {
 		for name, b := range map[string]bridge.TwoNames{"old": {Old: f, New: other}, "new": {Old: other, New: f}} {
 			for _, gone := range []string{"", "other:job"} { // nothing, or the other name
 				s := oldredis.Run(t, "7.0")
-				k := compat.New(s, b, compat.Options{})
+				k := compat.New(s, b, compat.Options{NoRenew: true})
 				l, err := k.TryLock(t.Context(), "job", time.Minute)
 				if err != nil {
 					t.Fatal(err)
@@ -404,7 +404,7 @@ func TestTwoNamesWake(t *testing.T) {
 func TestTwoNamesAreTwo(t *testing.T) {
 	b := bridge.TwoNames{Old: format("redis-py-2.9"), New: format("redis-py-3")}
 	s := oldredis.Run(t, "2.4")
-	if _, err := compat.New(s, b, compat.Options{}).TryLock(t.Context(), "k", ttl); !errors.Is(err, compat.ErrInvalid) {
+	if _, err := compat.New(s, b, compat.Options{NoRenew: true}).TryLock(t.Context(), "k", ttl); !errors.Is(err, compat.ErrInvalid) {
 		t.Errorf("%v, want ErrInvalid", err)
 	}
 }

@@ -299,7 +299,7 @@ func TestOnceMore(t *testing.T) {
 		f := newFake(t, false)
 		f.do(a, "SET", "stays", "1")
 		f.begin()
-		if err := do(compat.NewOn(f.source().Source(), pair{}, compat.Options{})); err != nil {
+		if err := do(compat.NewOn(f.source().Source(), pair{}, compat.Options{NoRenew: true})); err != nil {
 			t.Errorf("%s: %v", verb, err)
 		}
 		f.seen("a GET k → ASK", "a GET stays → 1", "a GET k → ASK", "b (asking) GET k → <nil>", "a GET stays → 1")
@@ -566,7 +566,7 @@ func TestDown(t *testing.T) {
 		f := newFake(t, false)
 		s := f.source()
 		f.conn(s, "k")
-		locks := compat.NewOn(s.Source(), getsetlock.Guarded{}, compat.Options{})
+		locks := compat.NewOn(s.Source(), getsetlock.Guarded{}, compat.Options{NoRenew: true})
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		f.down = true
@@ -588,7 +588,7 @@ func TestStaysDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, false)
 		f.down = true
-		locks := compat.NewOn(f.source().Source(), getsetlock.Guarded{}, compat.Options{})
+		locks := compat.NewOn(f.source().Source(), getsetlock.Guarded{}, compat.Options{NoRenew: true})
 		if _, err := locks.Lock(context.Background(), "k", 50*time.Millisecond); !errors.Is(err, compat.ErrInvalid) && (err == nil || !strings.Contains(err.Error(), "CLUSTERDOWN")) {
 			t.Errorf("Lock: %v, want CLUSTERDOWN", err)
 		}
@@ -601,7 +601,7 @@ func TestTryAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, false)
 		f.begin()
-		locks := compat.NewOn(f.source().Source(), txlock.Renamed{}, compat.Options{MinPoll: time.Millisecond})
+		locks := compat.NewOn(f.source().Source(), txlock.Renamed{}, compat.Options{NoRenew: true, Poll: 50 * time.Millisecond})
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		_, err := locks.TryLock(ctx, "k", time.Second)
@@ -637,7 +637,7 @@ func TestTakenOverMeanwhile(t *testing.T) {
 						ran := 2
 						for n := 1; n <= ran; n++ {
 							f := newFake(t, false)
-							lock, err := compat.NewOn(f.source().Source(), algo.new(false), compat.Options{}).TryLock(context.Background(), "k", 20*time.Second)
+							lock, err := compat.NewOn(f.source().Source(), algo.new(false), compat.Options{NoRenew: true}).TryLock(context.Background(), "k", 20*time.Second)
 							if err != nil {
 								t.Fatal(err)
 							}

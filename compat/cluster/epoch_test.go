@@ -236,12 +236,12 @@ func TestReleaseUnansweredWhileServersChange(t *testing.T) {
 	kinds := map[string]func(compat.Source) (*compat.Locker, string){}
 	for _, a := range algorithms() {
 		kinds[a.name] = func(s compat.Source) (*compat.Locker, string) {
-			return compat.NewOn(s, a.new(false), compat.Options{}), low
+			return compat.NewOn(s, a.new(false), compat.Options{NoRenew: true}), low
 		}
 	}
 	for name, a := range map[string]protocol.Algorithm{"set:lua": setlock.Lua{}, "tx:guarded": txlock.Guarded{}} {
 		kinds["in turn "+name] = func(s compat.Source) (*compat.Locker, string) {
-			return compat.NewLocker(multilock.New(s, a), compat.Options{}), multilock.Join(low, high)
+			return compat.NewLocker(multilock.New(s, a), compat.Options{NoRenew: true}), multilock.Join(low, high)
 		}
 	}
 	for _, c := range []struct {
@@ -309,7 +309,7 @@ func TestSetsAcrossSlots(t *testing.T) {
 		inBubble(t, name, func(t *testing.T) {
 			s, source := newShards(t)
 			s.apart = true // what one command is refused says nothing of the next
-			k := compat.NewOn(source.Source(), a, compat.Options{})
+			k := compat.NewOn(source.Source(), a, compat.Options{NoRenew: true})
 			for i := range 20 {
 				key := multilock.Join(fmt.Sprint("a", i), fmt.Sprint("b", 7*i+1))
 				_, err := k.TryLock(t.Context(), key, time.Minute)
@@ -343,7 +343,7 @@ func TestReplacedWhileItIsChecked(t *testing.T) {
 				for moment := 1; ; moment++ {
 					s, source := newShards(t)
 					s.apart = true
-					k := compat.NewOn(source.Source(), a.new(false), compat.Options{})
+					k := compat.NewOn(source.Source(), a.new(false), compat.Options{NoRenew: true})
 					n, inside := 0, false
 					s.asked = func(cmds [][]any) {
 						if inside || !slices.ContainsFunc(cmds, func(cmd []any) bool { return keyOf(cmd) != "" }) {

@@ -35,7 +35,7 @@ func replicated(t *testing.T, nodes *realredis.Cluster) {
 	defer source.Close()
 	for _, algo := range algorithms() {
 		key := tag(master) + algo.name
-		o := compat.Options{Timeout: time.Minute}
+		o := compat.Options{NoRenew: true, Timeout: time.Minute}
 		lock, err := compat.NewOn(source.Source(), algo.new(true), o).Lock(ctx, key, 40*time.Second)
 		if err != nil {
 			t.Fatal(err)
@@ -97,7 +97,7 @@ func notReplicated(t *testing.T, nodes *realredis.Cluster) {
 	all := algorithms()
 	lockers := make([]*compat.Locker, len(all))
 	for i, algo := range all { // each has found the server safe, so that taking the locks is quick
-		o := compat.Options{Timeout: time.Minute}
+		o := compat.Options{NoRenew: true, Timeout: time.Minute}
 		lockers[i] = compat.NewOn(source.Source(), algo.new(false), o)
 		lock, err := lockers[i].Lock(ctx, tag(master)+"before", time.Minute)
 		if err != nil {
@@ -118,7 +118,7 @@ func notReplicated(t *testing.T, nodes *realredis.Cluster) {
 		}
 		held = append(held, lock)
 	}
-	renewing := compat.NewOn(source.Source(), all[0].new(false), compat.Options{Timeout: time.Minute, Renew: true})
+	renewing := compat.NewOn(source.Source(), all[0].new(false), compat.Options{Timeout: time.Minute})
 	renewed, err := renewing.Lock(ctx, tag(master)+"renewed", 6*time.Second)
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +184,7 @@ type waiter struct {
 func wait(ctx context.Context, t *testing.T, nodes *realredis.Cluster, algo algorithm, key string) *waiter {
 	w := &waiter{t, key, 1, make(chan *compat.Lock, 1)}
 	source := cluster.New(nodes.Addrs(), cluster.Options{})
-	o := compat.Options{Timeout: time.Minute, MaxPoll: 50 * time.Millisecond}
+	o := compat.Options{NoRenew: true, Timeout: time.Minute, Poll: 50 * time.Millisecond}
 	locks := compat.NewOn(source.Source(), algo.new(true), o)
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -359,7 +360,8 @@ func keysOf(name string, m protocol.Cmd) []string {
 	case "MULTI", "EXEC", "DISCARD", "UNWATCH", "PING", "INFO", "TIME", "SCRIPT":
 		return nil
 	case "EVAL", "EVALSHA":
-		return str(m[3 : 3+m[2].(int)])
+		n, _ := strconv.Atoi(fmt.Sprint(m[2]))
+		return str(m[3 : 3+n])
 	case "DEL", "WATCH", "RENAMENX":
 		return str(m[1:])
 	}
@@ -469,7 +471,7 @@ func (f *fake) everyMoment(a algorithm, fence bool, steps map[int]func(), mayDou
 	t := f.t
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	algo, o := a.new(fence), compat.Options{MinPoll: time.Microsecond, MaxPoll: 20 * time.Microsecond}
+	algo, o := a.new(fence), compat.Options{NoRenew: true, Poll: 20 * time.Microsecond}
 	ours, theirs := f.open(), f.open()
 	defer ours.Close() // now: a test has thousands of moments, and a Source a map of all slots
 	defer theirs.Close()

@@ -47,7 +47,7 @@ func moving(t *testing.T, nodes *realredis.Cluster) {
 			}
 			key := fmt.Sprintf("%s%s/%v", tag, algo.name, fence)
 			counters = append(counters, contend(ctx, t, nodes, algo, key, fence))
-			o := compat.Options{Timeout: time.Minute}
+			o := compat.Options{NoRenew: true, Timeout: time.Minute}
 			lock, err := compat.NewOn(source.Source(), algo.new(fence), o).Lock(ctx, key+"/held", 40*time.Second)
 			if err != nil {
 				t.Fatal(err)
@@ -121,7 +121,8 @@ func contend(ctx context.Context, t *testing.T, nodes *realredis.Cluster, algo a
 	for range 2 {
 		source := cluster.New(nodes.Addrs(), cluster.Options{})
 		locks := compat.NewOn(source.Source(), algo.new(fence), compat.Options{
-			Timeout: time.Minute, MinPoll: time.Millisecond, MaxPoll: 20 * time.Millisecond, Observer: c.Observe,
+			NoRenew: true,
+			Timeout: time.Minute, Poll: 20 * time.Millisecond, Observer: c.Observe,
 		})
 		c.wg.Go(func() {
 			defer source.Close()

@@ -51,7 +51,7 @@ func TestDroppedPackets(t *testing.T) {
 						return f.dial(ctx, addr)
 					}})
 					t.Cleanup(func() { s.Close() })
-					locks := compat.NewOn(s.Source(), getsetlock.Guarded{}, compat.Options{Timeout: limit})
+					locks := compat.NewOn(s.Source(), getsetlock.Guarded{}, compat.Options{NoRenew: true, Timeout: limit})
 					if l, err := locks.TryLock(t.Context(), "k", time.Second); err != nil {
 						t.Fatal(err)
 					} else if err := l.Release(t.Context()); err != nil {
@@ -92,7 +92,7 @@ func TestLockWaitsForElection(t *testing.T) {
 		f.mu.Lock()
 		f.silent[a] = true
 		f.mu.Unlock()
-		locks := compat.NewOn(s.Source(), getsetlock.Guarded{}, compat.Options{})
+		locks := compat.NewOn(s.Source(), getsetlock.Guarded{}, compat.Options{NoRenew: true})
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		_, err := locks.TryLock(ctx, "k", 10*time.Second)
@@ -146,7 +146,7 @@ func TestMovedToNobody(t *testing.T) {
 		f.mu.Lock()
 		f.owner, f.silent[b] = b, true // a has heard of the election already, and we can't reach b
 		f.mu.Unlock()
-		locks := compat.NewOn(s.Source(), getsetlock.Guarded{}, compat.Options{})
+		locks := compat.NewOn(s.Source(), getsetlock.Guarded{}, compat.Options{NoRenew: true})
 		if _, err := locks.TryLock(t.Context(), "k", time.Second); err == nil || errors.Is(err, compat.ErrUnknown) || protocol.OutcomeOf(err) != protocol.NotSent {
 			t.Errorf("TryLock: %v, want an error, and that nothing ran", err)
 		}
@@ -224,7 +224,7 @@ func TestLockThroughElection(t *testing.T) {
 			defer s.Close()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			locks := compat.NewOn(s.Source(), setlock.Lua{}, compat.Options{Timeout: c.limit})
+			locks := compat.NewOn(s.Source(), setlock.Lua{}, compat.Options{NoRenew: true, Timeout: c.limit})
 			l, err := locks.Lock(ctx, tag(c.master)+"a", time.Minute)
 			if err != nil {
 				t.Fatal(err)

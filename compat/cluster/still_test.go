@@ -18,7 +18,7 @@ func TestStoodStillWhileItWasReplaced(t *testing.T) {
 				for moment, n := 0, 1; moment <= n; moment++ { // 0: before it was sent anything
 					s, source := newShards(t)
 					s.apart = true
-					o := compat.Options{Timeout: time.Minute}
+					o := compat.Options{NoRenew: true, Timeout: time.Minute}
 					k := compat.NewOn(source.Source(), a.new(false), o)
 					lock, err := k.TryLock(t.Context(), key, time.Minute)
 					if err != nil {

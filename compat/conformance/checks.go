@@ -300,7 +300,9 @@ func (c *suite) extension(t testing.TB) {
 // renewal: Do keeps the lock for longer than its ttl.
 func (c *suite) renewal(t testing.TB) {
 	c.patiently(t, "renewal", func(ctx context.Context, key string, ttl time.Duration) error {
-		return c.client().Do(ctx, key, ttl, func(held context.Context) error {
+		o := c.options()
+		o.NoRenew = false
+		return c.New(plain, o).Do(ctx, key, ttl, func(held context.Context) error {
 			waiter, cancel := context.WithTimeout(held, 2*ttl)
 			defer cancel()
 			switch _, err := c.rival().Lock(waiter, key, ttl); {
@@ -319,7 +321,7 @@ func (c *suite) renewal(t testing.TB) {
 func (c *suite) renewals(t testing.TB) {
 	c.patiently(t, "renewals", func(ctx context.Context, _ string, ttl time.Duration) error {
 		o := c.options()
-		o.Renew = true
+		o.NoRenew = false
 		k := c.New(plain, o)
 		var locks []*compat.Lock
 		defer func() {
@@ -434,7 +436,7 @@ func (c *suite) detachment(t testing.TB) {
 	ctx := within(t, 20*time.Second)
 	key := c.key("detachment")
 	o := c.options()
-	o.Renew = true
+	o.NoRenew = false
 	lock := c.taken(t, ctx, c.New(plain, o), key, patient)
 	handle, err := lock.Detach(ctx)
 	if err != nil {

@@ -192,7 +192,7 @@ func newSuite(l Lock) (*suite, error) {
 func plain(s compat.Source) compat.Source { return s }
 
 func (c *suite) options() compat.Options {
-	o := compat.Options{Prefix: c.prefix, MinPoll: 5 * time.Millisecond, MaxPoll: 100 * time.Millisecond, Cleanup: 5 * time.Second}
+	o := compat.Options{Prefix: c.prefix, Poll: 250 * time.Millisecond, Cleanup: 5 * time.Second, NoRenew: true}
 	if !c.virtual {
 		o.Timeout, o.Cleanup = time.Minute, time.Minute // others keep the processors busy
 	}

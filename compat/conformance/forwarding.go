@@ -45,7 +45,7 @@ func (c *suite) conduct(t testing.TB, ctx context.Context, name string, a protoc
 	can := b.Abilities()
 	is.shared, is.rotates = can.Shared, can.Rotates
 	o := c.options()
-	o.Clock, o.Renew = mock, true
+	o.Clock, o.NoRenew = mock, false
 	events := newEvents()
 	o.Observer = events.Observe
 	k := compat.NewLocker(b, o)

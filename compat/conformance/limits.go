@@ -109,7 +109,7 @@ func (c *suite) oneConnection(t testing.TB) {
 func (c *suite) closing(t testing.TB) {
 	ctx := within(t, 20*time.Second)
 	o := c.options()
-	o.Renew = true
+	o.NoRenew = false
 	k := c.New(plain, o)
 	held := c.taken(t, ctx, c.rival(), c.key("closing-held"), patient)
 	var locks []*compat.Lock

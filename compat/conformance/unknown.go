@@ -279,7 +279,7 @@ func (c *suite) lostBatch(t testing.TB) {
 	net := new(faulty.Network)
 	mock, events := now(), newEvents()
 	o := c.options()
-	o.Clock, o.Renew, o.Observer = mock, true, events.Observe
+	o.Clock, o.NoRenew, o.Observer = mock, false, events.Observe
 	k := c.New(over(net), o)
 	var locks []*compat.Lock
 	each := func(name, did string, call func(*compat.Lock) error) {

@@ -109,7 +109,7 @@ func TestSignalACL(t *testing.T) {
 		r.as(l, more, func(source compat.Source) {
 			const key = "app:k"
 			// A wake-up, or nothing.
-			o := compat.Options{Timeout: time.Minute, Signal: true, MinPoll: time.Minute, MaxPoll: time.Minute}
+			o := compat.Options{Timeout: time.Minute, Signal: true, Poll: time.Minute}
 			holder, waiter := compat.NewOn(source, a, o), compat.NewOn(source, a, o)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()

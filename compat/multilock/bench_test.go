@@ -27,9 +27,9 @@ func BenchmarkPair(b *testing.B) {
 			name string
 			k    *compat.Locker
 		}{
-			{"Tx", compat.New(p, multilock.Tx{}, compat.Options{})},
-			{"GetSet", compat.New(p, multilock.GetSet{}, compat.Options{})},
-			{"in turn/tx:renamed", compat.NewLocker(multilock.New(compat.Pooled(p), txlock.Renamed{}), compat.Options{})},
+			{"Tx", compat.New(p, multilock.Tx{}, compat.Options{NoRenew: true})},
+			{"GetSet", compat.New(p, multilock.GetSet{}, compat.Options{NoRenew: true})},
+			{"in turn/tx:renamed", compat.NewLocker(multilock.New(compat.Pooled(p), txlock.Renamed{}), compat.Options{NoRenew: true})},
 		} {
 			b.Run(fmt.Sprintf("%s/%d", m.name, n), func(b *testing.B) {
 				b.ReportAllocs()

@@ -14,7 +14,7 @@ import (
 // Tx keeps SET NX PX out of its keys, and is kept out by it.
 func TestTxBesideSetlock(t *testing.T) {
 	pool := conformance.Dial(t, realredis.Start(t))
-	sets, singles := compat.New(pool, multilock.Tx{}, compat.Options{}), compat.New(pool, setlock.Lua{}, compat.Options{})
+	sets, singles := compat.New(pool, multilock.Tx{}, compat.Options{NoRenew: true}), compat.New(pool, setlock.Lua{}, compat.Options{NoRenew: true})
 	set, err := sets.TryLock(background, multilock.Join("a", "b"), ttl)
 	if err != nil {
 		t.Fatal(err)

@@ -39,7 +39,7 @@ func TestCluster(t *testing.T) {
 	a, b := oldredis.MustNew("2.2", oldredis.Options{}), oldredis.MustNew("5.0", oldredis.Options{})
 	t.Cleanup(func() { a.Close(); b.Close() })
 	for name, one := range map[string]protocol.Algorithm{"tx:guarded": txlock.Guarded{}, "getset:guarded": getsetlock.Guarded{}} {
-		k := compat.NewLocker(multilock.New(two(a, b), one), compat.Options{})
+		k := compat.NewLocker(multilock.New(two(a, b), one), compat.Options{NoRenew: true})
 		lock, err := k.TryLock(background, multilock.Join("1", "2", "3"), ttl)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -62,7 +62,7 @@ func TestCluster(t *testing.T) {
 
 		down := new(faulty.Network)
 		down.Cut()
-		k = compat.NewLocker(multilock.New(two(down.Pool(a), b), one), compat.Options{})
+		k = compat.NewLocker(multilock.New(two(down.Pool(a), b), one), compat.Options{NoRenew: true})
 		_, err = k.TryLock(background, multilock.Join("1", "2", "3"), ttl)
 		if !errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, compat.ErrUnknown) {
 			t.Errorf("%s: with one server down: %v, want that, and that nothing is open", name, err)
@@ -118,7 +118,7 @@ func TestSlots(t *testing.T) {
 	for _, a := range []protocol.Algorithm{
 		multilock.Tx{}, multilock.GetSet{}, multilock.GetSet{Options: getsetlock.Options{Fence: true}}, multilock.GetSetClassic{},
 	} {
-		k := compat.New(pool, a, compat.Options{})
+		k := compat.New(pool, a, compat.Options{NoRenew: true})
 		_, err := k.TryLock(background, multilock.Join("a", "b"), ttl)
 		var unsafe *compat.UnsafeServerError
 		if !errors.As(err, &unsafe) || unsafe.Use == "" {
@@ -135,7 +135,7 @@ func TestSlots(t *testing.T) {
 		if err := lock.Release(background); err != nil {
 			t.Errorf("%T: %v", a, err)
 		}
-		k = compat.NewLocker(multilock.New(compat.Pooled(pool), txlock.Guarded{}), compat.Options{})
+		k = compat.NewLocker(multilock.New(compat.Pooled(pool), txlock.Guarded{}), compat.Options{NoRenew: true})
 		if lock, err = k.TryLock(background, multilock.Join("a", "b"), ttl); err != nil {
 			t.Errorf("in turn: %v", err)
 			continue
@@ -171,7 +171,7 @@ func TestServerStandsStill(t *testing.T) {
 			close(first)
 		}
 	})
-	k := compat.NewLocker(multilock.New(source, getsetlock.Classic{}), compat.Options{Cleanup: 50 * time.Millisecond})
+	k := compat.NewLocker(multilock.New(source, getsetlock.Classic{}), compat.Options{NoRenew: true, Cleanup: 50 * time.Millisecond})
 	ended := make(chan error, 1)
 	go func() {
 		_, err := k.Lock(ctx, multilock.Join("a", "b"), 2*time.Second)
@@ -188,7 +188,7 @@ func TestServerStandsStill(t *testing.T) {
 		t.Error("Lock does not end")
 	}
 	s.Continue()
-	lock, err := compat.NewLocker(multilock.New(compat.Pooled(pool), getsetlock.Classic{}), compat.Options{}).
+	lock, err := compat.NewLocker(multilock.New(compat.Pooled(pool), getsetlock.Classic{}), compat.Options{NoRenew: true}).
 		Lock(background, multilock.Join("a", "b"), 2*time.Second)
 	if err != nil {
 		t.Fatal(err)

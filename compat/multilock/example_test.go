@@ -15,8 +15,8 @@ import (
 // Money goes from one account to another while both are locked, and only then.
 func Example() {
 	pool := oldredis.MustNew("2.4", oldredis.Options{}).Pool()
-	accounts := compat.New(pool, multilock.Tx{}, compat.Options{Prefix: "account:"})
-	single := compat.New(pool, txlock.Renamed{}, compat.Options{Prefix: "account:"})
+	accounts := compat.New(pool, multilock.Tx{}, compat.Options{NoRenew: true, Prefix: "account:"})
+	single := compat.New(pool, txlock.Renamed{}, compat.Options{NoRenew: true, Prefix: "account:"})
 
 	ctx := context.Background()
 	err := accounts.Do(ctx, multilock.Join("ann", "bob"), 30*time.Second, func(ctx context.Context) error {
@@ -33,7 +33,7 @@ func Example() {
 // Through a proxy, or on a cluster, the keys are taken one after the other.
 func ExampleNew() {
 	pool := oldredis.MustNew("twemproxy", oldredis.Options{}).Pool()
-	sets := compat.NewLocker(multilock.New(compat.Pooled(pool), getsetlock.Classic{}), compat.Options{})
+	sets := compat.NewLocker(multilock.New(compat.Pooled(pool), getsetlock.Classic{}), compat.Options{NoRenew: true})
 
 	lock, err := sets.TryLock(context.Background(), multilock.Join("b", "a"), 30*time.Second)
 	fmt.Println(lock.Key(), err)

@@ -47,7 +47,7 @@ func dine(t *testing.T, s conformance.Server, m way) {
 			c.Do("DEL", key, protocol.Aux(key, "fence")) //nolint:errcheck // the next test has other keys
 		}
 	})
-	o := compat.Options{Prefix: prefix, MinPoll: time.Millisecond, MaxPoll: 5 * time.Millisecond, Timeout: time.Minute}
+	o := compat.Options{NoRenew: true, Prefix: prefix, Poll: 5 * time.Millisecond, Timeout: time.Minute}
 	var at [forks]atomic.Int32
 	var counters [forks]int
 	var want [forks]atomic.Int32

@@ -66,7 +66,7 @@ func everywhere(t *testing.T, f func(w world)) {
 }
 
 func (w world) options() compat.Options {
-	return compat.Options{Clock: watch{w.clock, w.pauses}, Rand: func() float64 { return 0 }}
+	return compat.Options{NoRenew: true, Clock: watch{w.clock, w.pauses}, Rand: func() float64 { return 0 }}
 }
 
 // sets is a client that locks sets.

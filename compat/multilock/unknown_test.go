@@ -89,7 +89,7 @@ func TestShortenedInPart(t *testing.T) {
 	a, b := oldredis.MustNew("2.2", oldredis.Options{}), oldredis.MustNew("2.2", oldredis.Options{})
 	t.Cleanup(func() { a.Close(); b.Close() })
 	net := new(faulty.Network)
-	k := compat.NewLocker(multilock.New(two(a, net.Pool(b)), txlock.Guarded{}), compat.Options{})
+	k := compat.NewLocker(multilock.New(two(a, net.Pool(b)), txlock.Guarded{}), compat.Options{NoRenew: true})
 	lock, err := k.TryLock(background, multilock.Join("0", "1"), time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func TestReleasePartlyLost(t *testing.T) {
 func TestReadersShareSets(t *testing.T) {
 	s := oldredis.MustNew("2.4", oldredis.Options{})
 	t.Cleanup(func() { s.Close() })
-	k := compat.NewLocker(multilock.New(compat.Pooled(s), rwlock.Read{}), compat.Options{})
+	k := compat.NewLocker(multilock.New(compat.Pooled(s), rwlock.Read{}), compat.Options{NoRenew: true})
 	ctx, cancel := context.WithTimeout(background, time.Minute)
 	defer cancel()
 	set := multilock.Join("a", "b")
@@ -186,7 +186,7 @@ func TestReadersShareSets(t *testing.T) {
 	if st, err := k.Inspect(ctx, set); err != nil || len(st.Holders) < 4 {
 		t.Errorf("%+v, %v, want both readers of both keys", st, err)
 	}
-	write := compat.New(s, rwlock.Write{}, compat.Options{})
+	write := compat.New(s, rwlock.Write{}, compat.Options{NoRenew: true})
 	if _, err := write.TryLock(ctx, "b", ttl); !errors.Is(err, compat.ErrHeld) {
 		t.Errorf("a writer of b beside them: %v, want ErrHeld", err)
 	}
@@ -208,7 +208,7 @@ func TestHandoffOfEveryKey(t *testing.T) {
 	net := new(faulty.Network)
 	net.Expect(faulty.Then(func() { mock.Add(time.Millisecond) }).Of("SETNX")) // into the next second behind the first key
 	source := compat.Pooled(net.Pool(s))
-	k := compat.NewLocker(multilock.New(source, getsetlock.Classic{Options: getsetlock.Options{Dialect: getsetlock.Seconds}}), compat.Options{Clock: mock})
+	k := compat.NewLocker(multilock.New(source, getsetlock.Classic{Options: getsetlock.Options{Dialect: getsetlock.Seconds}}), compat.Options{NoRenew: true, Clock: mock})
 	lock, err := k.TryLock(background, multilock.Join("a", "b"), ttl)
 	if err != nil {
 		t.Fatal(err)

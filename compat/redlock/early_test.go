@@ -39,7 +39,7 @@ func TestOneStandsStill(t *testing.T) {
 		for _, s := range servers {
 			all = append(all, compat.NewBackend(compat.Pooled(conformance.Dial(t, s.Addr)), setlock.Lua{}))
 		}
-		return compat.NewLocker(redlock.New(all, redlock.Options{Timeout: most}), compat.Options{Timeout: most})
+		return compat.NewLocker(redlock.New(all, redlock.Options{Timeout: most}), compat.Options{NoRenew: true, Timeout: most})
 	}
 	for name, stops := range map[string]func(k *compat.Locker){
 		"before its first answer": func(*compat.Locker) { servers[2].Stop() },
@@ -106,7 +106,7 @@ func TestLateVote(t *testing.T) {
 				for _, members := range fleets {
 					w := newWorld(t, members)
 					q, wires := w.quorum(redlock.Options{})
-					k := compat.NewLocker(q, compat.Options{Clock: w.clock, Timeout: time.Hour})
+					k := compat.NewLocker(q, compat.Options{NoRenew: true, Clock: w.clock, Timeout: time.Hour})
 					w.acquire(q, "warm")
 					open := slow(wires[2])
 					t.Cleanup(open) // if the test ends before
@@ -248,7 +248,7 @@ func TestCleanupIsTheLockers(t *testing.T) {
 			w.do(i, "SET", "job", "another's")
 		}
 		wires[2].Expect(hangs.Of("EVALSHA")) // its release
-		k := compat.NewLocker(q, compat.Options{Clock: w.clock, Timeout: time.Hour, Cleanup: 70 * time.Millisecond})
+		k := compat.NewLocker(q, compat.Options{NoRenew: true, Clock: w.clock, Timeout: time.Hour, Cleanup: 70 * time.Millisecond})
 		var err error
 		w.in(func() { _, err = k.TryLock(background, "job", ttl) },
 			step{wires[2].hangs, 50 * time.Millisecond})
@@ -268,7 +268,7 @@ func TestTwinsAgain(t *testing.T) {
 	addr := realredis.Start(t)
 	pool := conformance.Dial(t, addr)
 	one := func() compat.Backend { return compat.NewBackend(compat.Pooled(pool), txlock.Renamed{}) }
-	o := compat.Options{Timeout: time.Minute}
+	o := compat.Options{NoRenew: true, Timeout: time.Minute}
 	k := compat.NewLocker(redlock.New([]compat.Backend{one(), one()}, redlock.Options{Timeout: time.Minute}), o)
 	ctx, cancel := context.WithTimeout(background, time.Minute)
 	defer cancel()
@@ -322,12 +322,12 @@ func TestATimeIsNoWitness(t *testing.T) {
 		s := oldredis.MustNew("2.4", oldredis.Options{Clock: stands}) // which does not tell who it is
 		servers, backends = append(servers, s), append(backends, compat.NewBackend(compat.Pooled(s), a))
 	}
-	l, err := compat.NewLocker(backends[0], compat.Options{Clock: stands}).TryLock(background, "job", time.Hour)
+	l, err := compat.NewLocker(backends[0], compat.Options{NoRenew: true, Clock: stands}).TryLock(background, "job", time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
 	q := redlock.New(backends, redlock.Options{Clock: stands, Timeout: time.Minute, Grace: time.Minute})
-	whole, err := compat.NewLocker(q, compat.Options{Clock: stands, Timeout: time.Minute}).TryLock(background, "job", time.Hour)
+	whole, err := compat.NewLocker(q, compat.Options{NoRenew: true, Clock: stands, Timeout: time.Minute}).TryLock(background, "job", time.Hour)
 	if err != nil {
 		t.Fatalf("two of three are free: %v", err)
 	}
@@ -346,7 +346,7 @@ func oneVote(t *testing.T, name string, pools ...compat.Pool) {
 				backends = append(backends, compat.NewBackend(compat.Pooled(p), a))
 			}
 			q := redlock.New(backends, redlock.Options{Timeout: time.Minute, Grace: time.Minute})
-			k := compat.NewLocker(q, compat.Options{Timeout: time.Minute})
+			k := compat.NewLocker(q, compat.Options{NoRenew: true, Timeout: time.Minute})
 			for range 2 {
 				if l, err := k.TryLock(background, t.Name(), 5*time.Minute); !errors.Is(err, compat.ErrInvalid) {
 					t.Errorf("%v, %v, want ErrInvalid", l, err)

@@ -26,7 +26,7 @@ func Example() {
 		compat.NewBackend(compat.Pooled(modern.Pool()), setlock.Lua{}),
 	}, redlock.Options{
 		Names: []string{"old", "older", "modern"},
-	}), compat.Options{})
+	}), compat.Options{NoRenew: true})
 
 	ctx := context.Background()
 	lock, err := locks.TryLock(ctx, "report", 10*time.Second)
@@ -55,7 +55,7 @@ func ExampleError() {
 	locks := compat.NewLocker(redlock.New([]compat.Backend{
 		compat.NewBackend(compat.Pooled(modern), setlock.Lua{}),
 		compat.NewBackend(compat.Pooled(gone), setlock.Lua{}),
-	}, redlock.Options{}), compat.Options{})
+	}, redlock.Options{}), compat.Options{NoRenew: true})
 
 	_, err := locks.TryLock(context.Background(), "report", 10*time.Second)
 	var e *redlock.Error

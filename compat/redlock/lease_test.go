@@ -68,7 +68,7 @@ func TestExtendByTooFew(t *testing.T) {
 			t.Run(fmt.Sprint(name, f.Loss), func(t *testing.T) {
 				w := newWorld(t, members)
 				q, wires := w.quorum(redlock.Options{})
-				k := compat.NewLocker(q, compat.Options{Clock: w.clock})
+				k := compat.NewLocker(q, compat.Options{NoRenew: true, Clock: w.clock})
 				lock, err := k.TryLock(background, "job", ttl)
 				if err != nil {
 					t.Fatal(err)
@@ -140,7 +140,7 @@ func TestExtendLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, members)
 			q, _ := w.quorum(redlock.Options{})
-			k := compat.NewLocker(q, compat.Options{Clock: w.clock})
+			k := compat.NewLocker(q, compat.Options{NoRenew: true, Clock: w.clock})
 			lock, err := k.TryLock(background, "job", ttl)
 			if err != nil {
 				t.Fatal(err)
@@ -187,7 +187,7 @@ func TestShortenByTooFew(t *testing.T) {
 			t.Run(test.name+"/"+name, func(t *testing.T) {
 				w := newWorld(t, members)
 				q, wires := w.quorum(redlock.Options{})
-				k := compat.NewLocker(q, compat.Options{Clock: w.clock})
+				k := compat.NewLocker(q, compat.Options{NoRenew: true, Clock: w.clock})
 				lock, err := k.TryLock(background, "job", time.Minute)
 				if err != nil {
 					t.Fatal(err)
@@ -361,7 +361,7 @@ func TestRelease(t *testing.T) {
 	} {
 		w := newWorld(t, fleet)
 		q, wires := w.quorum(redlock.Options{})
-		k := compat.NewLocker(q, compat.Options{Clock: w.clock})
+		k := compat.NewLocker(q, compat.Options{NoRenew: true, Clock: w.clock})
 		lock, err := k.TryLock(background, "job", ttl)
 		if err != nil {
 			t.Fatal(err)
@@ -393,7 +393,7 @@ func TestRelease(t *testing.T) {
 func TestReleaseNotSent(t *testing.T) {
 	w := newWorld(t, fleet)
 	q, wires := w.quorum(redlock.Options{})
-	lock, err := compat.NewLocker(q, compat.Options{Clock: w.clock}).TryLock(background, "job", ttl)
+	lock, err := compat.NewLocker(q, compat.Options{NoRenew: true, Clock: w.clock}).TryLock(background, "job", ttl)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -438,7 +438,7 @@ func TestHandle(t *testing.T) {
 			w := newWorld(t, members)
 			q, wires := w.quorum(redlock.Options{})
 			wires[1].Cut()
-			lock, err := compat.NewLocker(q, compat.Options{Clock: w.clock}).TryLock(background, "job", ttl)
+			lock, err := compat.NewLocker(q, compat.Options{NoRenew: true, Clock: w.clock}).TryLock(background, "job", ttl)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -449,7 +449,7 @@ func TestHandle(t *testing.T) {
 			}
 
 			there, wires := w.quorum(redlock.Options{})
-			k := compat.NewLocker(there, compat.Options{Clock: w.clock})
+			k := compat.NewLocker(there, compat.Options{NoRenew: true, Clock: w.clock})
 			wires[0].Cut()
 			adopted, err := k.AdoptHandle(background, h, 2*ttl)
 			if err != nil {
@@ -476,7 +476,7 @@ func TestHandle(t *testing.T) {
 			}
 
 			three, _ := (&world{t: t, clock: w.clock, members: members[:3], servers: w.servers[:3]}).quorum(redlock.Options{})
-			_, err = compat.NewLocker(three, compat.Options{Clock: w.clock}).AdoptHandle(background, h, ttl)
+			_, err = compat.NewLocker(three, compat.Options{NoRenew: true, Clock: w.clock}).AdoptHandle(background, h, ttl)
 			if !errors.Is(err, compat.ErrLost) || !errors.Is(err, compat.ErrInvalid) {
 				t.Errorf("by a quorum of three: %v, want ErrLost and ErrInvalid", err)
 			}

@@ -106,7 +106,7 @@ func TestServersDie(t *testing.T) {
 		for _, s := range servers {
 			backends = append(backends, compat.NewBackend(compat.Pooled(conformance.Dial(t, s.Addr)), setlock.Lua{}))
 		}
-		return compat.NewLocker(redlock.New(backends, redlock.Options{}), compat.Options{MinPoll: time.Millisecond, MaxPoll: 20 * time.Millisecond})
+		return compat.NewLocker(redlock.New(backends, redlock.Options{}), compat.Options{NoRenew: true, Poll: 20 * time.Millisecond})
 	}
 	var c clients
 	ctx, cancel := context.WithCancel(context.Background())
@@ -201,7 +201,7 @@ func BenchmarkPair(b *testing.B) {
 				p := conformance.Dial(b, realredis.Start(b))
 				backends = append(backends, compat.NewBackend(compat.Pooled(p), setlock.Lua{}))
 			}
-			k := compat.NewLocker(redlock.New(backends, redlock.Options{}), compat.Options{})
+			k := compat.NewLocker(redlock.New(backends, redlock.Options{}), compat.Options{NoRenew: true})
 			b.ReportAllocs()
 			for b.Loop() {
 				lock, err := k.TryLock(context.Background(), "bench", time.Minute)

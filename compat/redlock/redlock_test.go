@@ -61,7 +61,7 @@ func TestFleet(t *testing.T) {
 		t.Errorf("Value %q, want what the servers hold: %q", got, want)
 	}
 	for i, m := range fleet {
-		if _, err := compat.New(w.servers[i], m.algo, compat.Options{Clock: w.clock}).TryLock(background, "job", ttl); !errors.Is(err, compat.ErrHeld) {
+		if _, err := compat.New(w.servers[i], m.algo, compat.Options{NoRenew: true, Clock: w.clock}).TryLock(background, "job", ttl); !errors.Is(err, compat.ErrHeld) {
 			t.Errorf("a client of server %d alone: %v, want ErrHeld", i, err)
 		}
 	}
@@ -124,7 +124,7 @@ func TestTooFewServers(t *testing.T) {
 		wires[i].Cut()
 	}
 	for key, marks := range map[string]string{"free": "-----", "held on the rest": "xxxxx"} {
-		k := compat.NewLocker(q, compat.Options{Clock: w.clock})
+		k := compat.NewLocker(q, compat.Options{NoRenew: true, Clock: w.clock})
 		_, err := k.TryLock(background, key, ttl)
 		for _, not := range []error{compat.ErrHeld, compat.ErrLost, compat.ErrUnknown} {
 			if errors.Is(err, not) {
@@ -157,7 +157,7 @@ func TestTooFewServers(t *testing.T) {
 func TestRefused(t *testing.T) {
 	w := newWorld(t, []member{fleet[4], {"2.0", txlock.Classic{}}, fleet[3]})
 	q, _ := w.quorum(redlock.Options{})
-	_, err := compat.NewLocker(q, compat.Options{Clock: w.clock}).Lock(background, "job", ttl)
+	_, err := compat.NewLocker(q, compat.Options{NoRenew: true, Clock: w.clock}).Lock(background, "job", ttl)
 	var unsafe *compat.UnsafeServerError
 	if !errors.Is(err, compat.ErrUnsafeServer) || !errors.As(err, &unsafe) || !strings.HasPrefix(unsafe.Version, "2.0") ||
 		!strings.Contains(err.Error(), "servers[1]") {
@@ -167,12 +167,12 @@ func TestRefused(t *testing.T) {
 
 	w = newWorld(t, fleet)
 	q, _ = w.quorum(redlock.Options{})
-	_, err = compat.NewLocker(q, compat.Options{Clock: w.clock}).Lock(background, "job", 500*time.Millisecond)
+	_, err = compat.NewLocker(q, compat.Options{NoRenew: true, Clock: w.clock}).Lock(background, "job", 500*time.Millisecond)
 	if !errors.Is(err, compat.ErrInvalid) || !strings.Contains(err.Error(), "servers[1]") {
 		t.Errorf("half a second on a 2.2: %v, want ErrInvalid and which", err)
 	}
 	w.wantHeld("job", "-----")
-	lock, err := compat.NewLocker(q, compat.Options{Clock: w.clock}).TryLock(background, "job", ttl)
+	lock, err := compat.NewLocker(q, compat.Options{NoRenew: true, Clock: w.clock}).TryLock(background, "job", ttl)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func TestForeign(t *testing.T) {
 	for i := range 3 {
 		w.do(i, "LPUSH", "job", "x")
 	}
-	_, err := compat.NewLocker(q, compat.Options{Clock: w.clock}).Lock(background, "job", ttl)
+	_, err := compat.NewLocker(q, compat.Options{NoRenew: true, Clock: w.clock}).Lock(background, "job", ttl)
 	if !errors.Is(err, compat.ErrForeign) || errors.Is(err, compat.ErrHeld) {
 		t.Errorf("three of five are lists: %v, want ErrForeign", err)
 	}
@@ -288,7 +288,7 @@ func TestReaders(t *testing.T) {
 	if can := q.Abilities(); !can.Shared || !can.Rotates || can.Epoch != nil {
 		t.Errorf("a quorum of readers that change their tokens can do %+v", can)
 	}
-	k := compat.NewLocker(q, compat.Options{Clock: w.clock})
+	k := compat.NewLocker(q, compat.Options{NoRenew: true, Clock: w.clock})
 	for range 3 {
 		if _, err := k.Lock(background, "job", ttl); err != nil {
 			t.Fatal(err)
@@ -346,7 +346,7 @@ func TestUnknownMinority(t *testing.T) {
 	w.do(2, "SET", "taken", "x")
 	w.do(3, "SET", "taken", "x")
 	wires[0].Expect(dies(unanswered).Of("SET"))
-	_, err := compat.NewLocker(q, compat.Options{Clock: w.clock}).TryLock(background, "taken", ttl)
+	_, err := compat.NewLocker(q, compat.Options{NoRenew: true, Clock: w.clock}).TryLock(background, "taken", ttl)
 	if err == nil || errors.Is(err, compat.ErrUnknown) {
 		t.Errorf("one granted, two taken, one unknown, one away: %v, want a definite error", err)
 	}
@@ -365,7 +365,7 @@ func TestUnknownMajority(t *testing.T) {
 		if away {
 			wires[2].Cut()
 		}
-		k := compat.NewLocker(q, compat.Options{Clock: w.clock})
+		k := compat.NewLocker(q, compat.Options{NoRenew: true, Clock: w.clock})
 		_, err := k.TryLock(background, "job", ttl)
 		var unknown *compat.UnknownError
 		if !errors.As(err, &unknown) || errors.Is(err, compat.ErrHeld) || !errors.As(err, new(*redlock.Error)) {
@@ -452,7 +452,9 @@ func TestHanging(t *testing.T) {
 		for _, x := range wires[:2] {
 			x.OnDial(faulty.Hang)
 		}
-		w.in(func() { _, err = compat.NewLocker(q, compat.Options{Clock: w.clock}).TryLock(background, "job", ttl) },
+		w.in(func() {
+			_, err = compat.NewLocker(q, compat.Options{NoRenew: true, Clock: w.clock}).TryLock(background, "job", ttl)
+		},
 			step{func() bool { return wires[0].hangs() && wires[1].hangs() && w.held("job") == "--x" && rest(wires) }, 250 * time.Millisecond})
 		if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, compat.ErrUnknown) || !strings.Contains(err.Error(), "no answer in time") {
 			t.Errorf("two of three can't be dialled: %v, want that there was no answer in time", err)
@@ -528,7 +530,7 @@ func TestCloseWhileStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
 		q, wires := w.quorum(redlock.Options{})
-		k := compat.NewLocker(q, compat.Options{Clock: w.clock, Timeout: time.Hour})
+		k := compat.NewLocker(q, compat.Options{NoRenew: true, Clock: w.clock, Timeout: time.Hour})
 		w.acquire(q, "warm")
 		open := slow(wires[2])
 		t.Cleanup(open)
@@ -559,7 +561,7 @@ func TestCancelled(t *testing.T) {
 		ctx, cancel := context.WithCancel(background)
 		var err error
 		w.in(func() {
-			_, err = compat.NewLocker(q, compat.Options{Clock: w.clock}).Lock(ctx, "job", ttl)
+			_, err = compat.NewLocker(q, compat.Options{NoRenew: true, Clock: w.clock}).Lock(ctx, "job", ttl)
 		}, step{func() bool {
 			if wires[0].hangs() && wires[1].hangs() && w.held("job") == "--x" {
 				cancel()
@@ -594,7 +596,7 @@ func TestCancelledAndHanging(t *testing.T) {
 				ctx, cancel := context.WithCancel(background)
 				var err error
 				w.in(func() {
-					_, err = compat.NewLocker(q, compat.Options{Clock: w.clock, Timeout: time.Minute}).Lock(ctx, "job", ttl)
+					_, err = compat.NewLocker(q, compat.Options{NoRenew: true, Clock: w.clock, Timeout: time.Minute}).Lock(ctx, "job", ttl)
 				}, step{func() bool {
 					if wires[0].hangs() && wires[1].ran("SET", "job") && wires[2].ran("SET", "job") {
 						cancel()
@@ -622,7 +624,7 @@ func TestSplitVotes(t *testing.T) {
 	var wg sync.WaitGroup
 	for n := range 3 {
 		q, _ := w.quorum(redlock.Options{Sequential: true, First: n})
-		k := compat.NewLocker(q, compat.Options{Clock: w.clock})
+		k := compat.NewLocker(q, compat.Options{NoRenew: true, Clock: w.clock})
 		wg.Go(func() {
 			for range 20 {
 				lock, err := k.Lock(background, "job", time.Minute)

@@ -161,7 +161,7 @@ func (w *world) in(f func(), steps ...step) {
 // answer.
 func (w *world) untilLocked(q *redlock.Quorum, d time.Duration) {
 	w.t.Helper()
-	k := compat.NewLocker(q, compat.Options{Clock: w.clock, Timeout: time.Hour})
+	k := compat.NewLocker(q, compat.Options{NoRenew: true, Clock: w.clock, Timeout: time.Hour})
 	done := make(chan error, 1)
 	go func() {
 		_, err := k.Lock(background, "job", ttl)

@@ -143,7 +143,7 @@ func TestDowngradeOnAQuorum(t *testing.T) {
 								}
 								backends = append(backends, compat.NewBackend(compat.Pooled(n.Pool(s)), a))
 							}
-							return compat.NewLocker(redlock.New(backends, redlock.Options{}), compat.Options{}), net
+							return compat.NewLocker(redlock.New(backends, redlock.Options{}), compat.Options{NoRenew: true}), net
 						}
 						at := faulty.Fate{}
 						if before {

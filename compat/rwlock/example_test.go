@@ -15,8 +15,8 @@ import (
 // first line is a *redis.Pool instead.
 func Example() {
 	pool := oldredis.MustNew("2.4", oldredis.Options{}).Pool()
-	read := compat.New(pool, rwlock.Read{}, compat.Options{})
-	write := compat.New(pool, rwlock.Write{}, compat.Options{})
+	read := compat.New(pool, rwlock.Read{}, compat.Options{NoRenew: true})
+	write := compat.New(pool, rwlock.Write{}, compat.Options{NoRenew: true})
 
 	ctx := context.Background()
 	one, err := read.TryLock(ctx, "catalogue", time.Hour)
@@ -42,8 +42,8 @@ func Example() {
 func ExampleOptions_client() {
 	pool := oldredis.MustNew("2.4", oldredis.Options{}).Pool()
 	o := rwlock.Options{Client: "order 4711"}
-	read := compat.New(pool, rwlock.Read{Options: o}, compat.Options{})
-	write := compat.New(pool, rwlock.Write{Options: o}, compat.Options{})
+	read := compat.New(pool, rwlock.Read{Options: o}, compat.Options{NoRenew: true})
+	write := compat.New(pool, rwlock.Write{Options: o}, compat.Options{NoRenew: true})
 
 	ctx := context.Background()
 	err := read.Do(ctx, "catalogue", time.Hour, func(ctx context.Context) error {
@@ -60,8 +60,8 @@ func ExampleOptions_client() {
 // A writer goes on as a reader: what it wrote is what it reads, and other readers come in beside it.
 func ExampleDowngrade() {
 	pool := oldredis.MustNew("2.4", oldredis.Options{}).Pool()
-	read := compat.New(pool, rwlock.Read{}, compat.Options{})
-	write := compat.New(pool, rwlock.Write{}, compat.Options{})
+	read := compat.New(pool, rwlock.Read{}, compat.Options{NoRenew: true})
+	write := compat.New(pool, rwlock.Write{}, compat.Options{NoRenew: true})
 
 	ctx := context.Background()
 	lock, err := write.Lock(ctx, "catalogue", time.Hour)
@@ -86,7 +86,7 @@ func ExampleDowngrade() {
 // Before 2.2 a second reader deletes the first: the lock says so.
 func ExampleRead_oldServer() {
 	pool := oldredis.MustNew("2.0", oldredis.Options{}).Pool()
-	_, err := compat.New(pool, rwlock.Read{}, compat.Options{}).TryLock(context.Background(), "catalogue", 30*time.Second)
+	_, err := compat.New(pool, rwlock.Read{}, compat.Options{NoRenew: true}).TryLock(context.Background(), "catalogue", 30*time.Second)
 	fmt.Println(err)
 	// Output:
 	// setnxlock: not safe on Redis 2.0.5: ZADD deletes a sorted set that has a TTL, and the readers in it (mended in 2.2); use getsetlock.Classic, which lets one reader in at a time

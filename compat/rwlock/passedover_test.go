@@ -33,7 +33,7 @@ func TestLongWritersAreNotPassedOver(t *testing.T) {
 		until := time.Now().Add(30 * time.Second)
 		for range 12 {
 			source := compat.Source{Prompt: true, Get: func(context.Context, string) (redis.Conn, error) { return s.Dial(), nil }}
-			read, write := compat.NewOn(source, rwlock.Read{}, compat.Options{}), compat.NewOn(source, rwlock.Write{}, compat.Options{})
+			read, write := compat.NewOn(source, rwlock.Read{}, compat.Options{NoRenew: true}), compat.NewOn(source, rwlock.Write{}, compat.Options{NoRenew: true})
 			for range 2 {
 				wg.Go(func() {
 					for time.Now().Before(until) {

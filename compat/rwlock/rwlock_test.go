@@ -713,7 +713,7 @@ func TestUpgrade(t *testing.T) {
 		}
 		m := clock.NewMock()
 		m.Set(s.Now())
-		if _, err := compat.New(s, rwlock.Write{Options: as("a")}, compat.Options{Clock: m}).Lock(t.Context(), "k", ttl); !errors.Is(err, rwlock.ErrUpgrade) {
+		if _, err := compat.New(s, rwlock.Write{Options: as("a")}, compat.Options{NoRenew: true, Clock: m}).Lock(t.Context(), "k", ttl); !errors.Is(err, rwlock.ErrUpgrade) {
 			t.Errorf("Lock: %v, want ErrUpgrade", err)
 		}
 		for _, another := range []string{"", "b", "a:"} {

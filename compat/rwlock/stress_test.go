@@ -43,7 +43,7 @@ func stress(t *testing.T, addr string, o rwlock.Options) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	pool := conformance.Dial(t, addr)
-	lo := compat.Options{Prefix: protocol.NewToken() + ":", MinPoll: time.Millisecond, MaxPoll: 20 * time.Millisecond, Timeout: time.Minute}
+	lo := compat.Options{NoRenew: true, Prefix: protocol.NewToken() + ":", Poll: 20 * time.Millisecond, Timeout: time.Minute}
 	o.Fence = true
 	var left, right, halves, reads, writes atomic.Int64
 	var mu sync.Mutex

@@ -23,7 +23,7 @@ import (
 // Nothing but fairness depends on it, and nothing of it is watched: whether a word arrives does
 // not matter to who excludes whom. It is counted by the clients' clocks, or by the server's: where
 // they are a second apart, or a waiter looks less often than twice a second
-// (compat.Options.MaxPoll), turns are missed.
+// (compat.Options.Poll), turns are missed.
 const life = time.Second
 
 // wordsTTL is the TTL of the sets of words, in seconds: none counts for longer.

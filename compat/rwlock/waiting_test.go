@@ -47,7 +47,7 @@ func client(s *oldredis.Server, a protocol.Algorithm) (k *compat.Locker, gone *a
 		}
 		return s.Dial(), nil
 	}}
-	return compat.NewOn(source, a, compat.Options{Rand: func() float64 { return 0 }}), gone
+	return compat.NewOn(source, a, compat.Options{NoRenew: true, Rand: func() float64 { return 0 }}), gone
 }
 
 func mustTry(t *testing.T, k *compat.Locker, ttl time.Duration) *compat.Lock {
@@ -195,7 +195,7 @@ func load(t *testing.T, source compat.Source, o rwlock.Options, d time.Duration)
 		go func() {
 			defer close(done[i])
 			random := rand.New(rand.NewPCG(1, uint64(i)))
-			k := compat.NewOn(source, a, compat.Options{Rand: random.Float64, Prefix: prefix})
+			k := compat.NewOn(source, a, compat.Options{NoRenew: true, Rand: random.Float64, Prefix: prefix})
 			for ctx.Err() == nil {
 				time.Sleep(time.Duration(random.Int64N(int64(100 * time.Millisecond))))
 				l, err := k.Lock(ctx, "load", 10*time.Second)

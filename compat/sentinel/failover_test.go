@@ -141,7 +141,7 @@ func (f *failover) clients(inTurns, forGood int) {
 
 // client takes and releases a lock, again and again.
 func (f *failover) client(n int, kind string, a protocol.Algorithm, brief bool) {
-	o := compat.Options{MinPoll: 2 * time.Millisecond, MaxPoll: 20 * time.Millisecond, Timeout: 500 * time.Millisecond, Cleanup: time.Second, Renew: !brief}
+	o := compat.Options{Poll: 20 * time.Millisecond, Timeout: 500 * time.Millisecond, Cleanup: time.Second, NoRenew: brief}
 	source := sentinel.New(f.s.Name, f.s.Addrs(), sentinel.Options{Recheck: recheck, Patience: 300 * time.Millisecond})
 	defer source.Close()
 	var server atomic.Value // that gave or extended the lock; one step of this client's runs at a time

@@ -193,7 +193,7 @@ func TestLockWaitsForFailover(t *testing.T) {
 	n, servers := newNetwork(t, "2.6", "2.6")
 	all, addrs := sentinels(t, addr(7))
 	s := source(t, addrs, n, sentinel.Options{Patience: time.Nanosecond})
-	k := compat.NewOn(s.Source(), txlock.Renamed{}, compat.Options{})
+	k := compat.NewOn(s.Source(), txlock.Renamed{}, compat.Options{NoRenew: true})
 	if _, err := k.TryLock(t.Context(), "k", 10*time.Second); !errors.Is(err, compat.ErrElection) || !errors.Is(err, sentinel.ErrNoMaster) {
 		t.Errorf("the master is not there: %v, want ErrElection", err)
 	}
@@ -210,7 +210,7 @@ func TestLockWaitsForFailover(t *testing.T) {
 	servers[0].answer("EXISTS", nil)
 	all[0].s.Close()
 	dead := source(t, addrs, n, sentinel.Options{Patience: time.Nanosecond})
-	_, err := compat.NewOn(dead.Source(), txlock.Renamed{}, compat.Options{}).Lock(t.Context(), "k", time.Hour)
+	_, err := compat.NewOn(dead.Source(), txlock.Renamed{}, compat.Options{NoRenew: true}).Lock(t.Context(), "k", time.Hour)
 	if !errors.Is(err, sentinel.ErrNoMaster) || errors.Is(err, compat.ErrElection) {
 		t.Errorf("no Sentinel answers: %v, want ErrNoMaster and no election", err)
 	}

@@ -21,7 +21,7 @@ import (
 func TestReplicated(t *testing.T) {
 	n, servers := newNetwork(t, "5.0")
 	_, addrs := sentinels(t, addr(0))
-	k := compat.NewOn(source(t, addrs, n, sentinel.Options{}).Source(), sentinel.Replicated{Algorithm: txlock.Renamed{}, Replicas: 2}, compat.Options{})
+	k := compat.NewOn(source(t, addrs, n, sentinel.Options{}).Source(), sentinel.Replicated{Algorithm: txlock.Renamed{}, Replicas: 2}, compat.Options{NoRenew: true})
 
 	servers[0].answer("WAIT", int64(1))
 	if _, err := k.TryLock(t.Context(), "k", time.Minute); err == nil || errors.Is(err, compat.ErrUnknown) || !strings.Contains(err.Error(), "1 of 2") {
@@ -89,7 +89,7 @@ func TestReplicatedWire(t *testing.T) {
 	} {
 		from := source(t, addrs, n, sentinel.Options{Recheck: aLongTime}).Source()
 		from.Keep = c.pinned
-		k := compat.NewOn(from, a, compat.Options{})
+		k := compat.NewOn(from, a, compat.Options{NoRenew: true})
 		if first, err := k.TryLock(t.Context(), "checked", time.Minute); err != nil || first.Release(t.Context()) != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +113,7 @@ func TestReplicatedWire(t *testing.T) {
 	}
 
 	m, renewed, failed := clock.NewMock(), make(chan bool, 2), make(chan string, 100)
-	k := compat.NewOn(source(t, addrs, n, sentinel.Options{Recheck: aLongTime}).Source(), a, compat.Options{Clock: m, Renew: true, Observer: func(e compat.Event) {
+	k := compat.NewOn(source(t, addrs, n, sentinel.Options{Recheck: aLongTime}).Source(), a, compat.Options{Clock: m, Observer: func(e compat.Event) {
 		switch e.Kind {
 		case compat.EventExtended:
 			renewed <- true

@@ -426,7 +426,7 @@ func TestStepOnOldMaster(t *testing.T) {
 				s := source(t, addrs, n, sentinel.Options{Recheck: aLongTime}) // nothing but the refusal tells
 				from := s.Source()
 				from.Keep = pinned
-				k := compat.NewOn(from, txlock.Renamed{}, compat.Options{})
+				k := compat.NewOn(from, txlock.Renamed{}, compat.Options{NoRenew: true})
 				var locks []*compat.Lock
 				for _, key := range []string{"extended", "released", "read"} {
 					lock, err := k.TryLock(t.Context(), key, time.Minute)
@@ -511,7 +511,7 @@ func TestLateReply(t *testing.T) {
 			all, addrs := sentinels(t, addr(0))
 			m := clock.NewMock()
 			s := source(t, addrs, n, sentinel.Options{Clock: m})
-			k := compat.NewOn(s.Source(), txlock.Renamed{}, compat.Options{Clock: m})
+			k := compat.NewOn(s.Source(), txlock.Renamed{}, compat.Options{NoRenew: true, Clock: m})
 			first, err := k.TryLock(t.Context(), "first", time.Minute) // so that the server is known, and checked
 			if err != nil {
 				t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 // *redis.Pool instead.
 func Example() {
 	pool := oldredis.MustNew("7.0", oldredis.Options{}).Pool()
-	locks := compat.New(pool, setlock.Lua{}, compat.Options{})
+	locks := compat.New(pool, setlock.Lua{}, compat.Options{NoRenew: true})
 
 	ctx := context.Background()
 	lock, err := locks.TryLock(ctx, "report", 30*time.Second)
@@ -36,8 +36,8 @@ func Example() {
 // all the while: both write the same bytes.
 func Example_migration() {
 	pool := oldredis.MustNew("7.0", oldredis.Options{}).Pool()
-	old := compat.New(pool, txlock.Renamed{}, compat.Options{})
-	moved := compat.New(pool, setlock.Lua{}, compat.Options{})
+	old := compat.New(pool, txlock.Renamed{}, compat.Options{NoRenew: true})
+	moved := compat.New(pool, setlock.Lua{}, compat.Options{NoRenew: true})
 
 	ctx := context.Background()
 	lock, err := old.TryLock(ctx, "report", 30*time.Second)
@@ -57,7 +57,7 @@ func Example_migration() {
 // names the lock to use.
 func ExampleLua_check() {
 	pool := oldredis.MustNew("noscript", oldredis.Options{}).Pool()
-	_, err := compat.New(pool, setlock.Lua{}, compat.Options{}).TryLock(context.Background(), "report", 30*time.Second)
+	_, err := compat.New(pool, setlock.Lua{}, compat.Options{NoRenew: true}).TryLock(context.Background(), "report", 30*time.Second)
 	fmt.Println(err)
 	// Output:
 	// setnxlock: not safe on Redis 7.0.15: it does not know a command that Redis has had since 2.6 (ERR unknown command 'EVALSHA'): it was renamed or disabled (rename-command), or a proxy in between lacks it; use setlock.Watched, or give the command back its name

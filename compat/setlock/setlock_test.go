@@ -442,7 +442,7 @@ func TestCheck(t *testing.T) {
 			s := oldredis.MustNew(c.version, o)
 			err := c.a.Traits().Check(dial(s), "k")
 			if len(o.Forbid) > 0 {
-				_, err := compat.New(s, c.a, compat.Options{}).TryLock(context.Background(), "k", ttl)
+				_, err := compat.New(s, c.a, compat.Options{NoRenew: true}).TryLock(context.Background(), "k", ttl)
 				if !errors.Is(err, compat.ErrDenied) || errors.Is(err, compat.ErrUnsafeServer) || !strings.Contains(err.Error(), "+"+strings.ToLower(c.without)) {
 					t.Errorf("%T on %s, where %q is forbidden: %v, want ErrDenied", c.a, c.version, c.without, err)
 				}

@@ -61,7 +61,7 @@ func client(text string) {
 		panic(err)
 	}
 	d := &diary{f: f, client: o.Client}
-	options := compat.Options{Renew: o.Client%2 == 0, Signal: o.Variant == "signal", Timeout: time.Second}
+	options := compat.Options{NoRenew: o.Client%2 != 0, Signal: o.Variant == "signal", Timeout: time.Second}
 	if o.patient() {
 		options.Timeout = longest
 	}

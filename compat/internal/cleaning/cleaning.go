@@ -163,12 +163,18 @@ func (c *Crew) Keep(ctx context.Context, d time.Duration) (_ context.Context, do
 	if c.life == nil {
 		return ctx, stop
 	}
-	end := c.job(stop)
-	kept := context.AfterFunc(c.life, func() {
-		stop()
-		time.AfterFunc(c.limit, end)
-	})
-	return ctx, func() { kept(); end() }
+	end, kept := c.Brief(), context.AfterFunc(c.life, stop)
+	return ctx, func() { kept(); stop(); end() }
+}
+
+// Brief begins a job that done ends. Once the Crew closes, Wait waits for it no longer than for any.
+func (c *Crew) Brief() (done func()) {
+	if c.life == nil {
+		return func() {}
+	}
+	end := c.Job()
+	closing := context.AfterFunc(c.life, func() { time.AfterFunc(c.limit, end) })
+	return func() { closing(); end() }
 }
 
 // job counts a job until done is called, which stops it.

@@ -48,7 +48,7 @@ func TestAnswersOfAServerThatWasReplaced(t *testing.T) {
 							}}
 							pools, sources = append(pools, p), append(sources, compat.Pooled(p))
 						}
-						o := compat.Options{Clock: clock.New(), Renew: true}
+						o := compat.Options{Clock: clock.New()}
 						locker := k.make(sources, o)
 						l := w.try(locker, long)
 						for _, p := range pools { // as many as a busy moment leaves
@@ -122,7 +122,7 @@ func TestWhatWaitingCures(t *testing.T) {
 					return
 				}
 				inWorld(t, k, func(w *world) {
-					locker, net := w.client(compat.Options{})
+					locker, net := w.client(compat.Options{NoRenew: true})
 					w.try(locker, long).Release(background) //nolint:errcheck // the server was found safe
 					net.Expect(faulty.Answer(reply).Always())
 					if _, err := locker.TryLock(background, k.key, long); err == nil || !strings.Contains(err.Error(), string(reply[:20])) {

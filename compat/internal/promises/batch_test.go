@@ -16,7 +16,7 @@ import (
 func TestBatchesDecideAsSinglesDo(t *testing.T) {
 	const ttl = 9 * time.Second // renewed every 3 s
 	renew := func(w *world, size int, fault func(n *faulty.Network)) (commands int, lost []string) {
-		k, net := w.client(compat.Options{Renew: true})
+		k, net := w.client(compat.Options{})
 		locks := make([]*compat.Lock, size)
 		for i := range locks {
 			l, err := k.TryLock(background, w.kind.another(i), ttl)
@@ -88,7 +88,7 @@ func TestBatchesDecideAsSinglesDo(t *testing.T) {
 // What makes sure of a batch is asked once for all of it.
 func TestOneWaitForABatch(t *testing.T) {
 	inWorld(t, one("", "5.0", sentinel.Replicated{Algorithm: txlock.Renamed{}}), func(w *world) {
-		k, net := w.client(compat.Options{Renew: true})
+		k, net := w.client(compat.Options{})
 		for i := range 5 {
 			if _, err := k.TryLock(background, w.kind.another(i), 9*time.Second); err != nil {
 				w.Fatal(err)
@@ -116,7 +116,7 @@ func TestFailedStepsLeaveTheLockScheduled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachKind(t, all(false), func(t *testing.T, k kind) {
 				everyFault(t, k, func(w *world, strike func(*faulty.Network)) string {
-					holder, net := w.client(compat.Options{})
+					holder, net := w.client(compat.Options{NoRenew: true})
 					l := w.try(holder, medium)
 					pass(time.Second)
 					strike(net)

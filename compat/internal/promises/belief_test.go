@@ -93,8 +93,8 @@ func TestBeliefNeverOutlivesTheGrant(t *testing.T) {
 		t.Run(a.name, func(t *testing.T) {
 			eachKind(t, kinds, func(t *testing.T, k kind) {
 				everyFault(t, k, func(w *world, strike func(*faulty.Network)) string {
-					holder, net := w.client(compat.Options{})
-					rival, _ := w.client(compat.Options{})
+					holder, net := w.client(compat.Options{NoRenew: true})
+					rival, _ := w.client(compat.Options{NoRenew: true})
 					l := w.try(holder, a.first)
 					pass(time.Second)
 					strike(net)
@@ -167,8 +167,8 @@ func TestDelayedExtension(t *testing.T) {
 				for n, reached := 1, true; reached && n < 60; n++ {
 					for second := n; second < n+5 && (second == n || two); second++ {
 						inWorld(t, k, func(w *world) {
-							holder, net := w.client(compat.Options{})
-							rival, _ := w.client(compat.Options{})
+							holder, net := w.client(compat.Options{NoRenew: true})
+							rival, _ := w.client(compat.Options{NoRenew: true})
 							l := w.try(holder, long)
 							pass(time.Second)
 							net.Expect(func(m faulty.Message) faulty.Fate {
@@ -225,7 +225,7 @@ func TestFencesNeverFall(t *testing.T) {
 			}
 			eachKind(t, kinds, func(t *testing.T, k kind) {
 				everyFault(t, k, func(w *world, strike func(*faulty.Network)) string {
-					holder, net := w.client(compat.Options{})
+					holder, net := w.client(compat.Options{NoRenew: true})
 					l := w.try(holder, a.first)
 					first := l.Fence()
 					if first == 0 {

@@ -34,7 +34,7 @@ func TestNamesBesideALock(t *testing.T) {
 					names = append(names, found...)
 				}
 			}
-			o := compat.Options{Signal: true}
+			o := compat.Options{NoRenew: true, Signal: true}
 			client, _ := w.client(o)
 			l := w.try(client, 20*time.Second)
 			look()
@@ -74,7 +74,7 @@ func TestNamesBesideALock(t *testing.T) {
 					continue
 				}
 				beside++
-				other, _ := w.client(compat.Options{})
+				other, _ := w.client(compat.Options{NoRenew: true})
 				taken, err := other.TryLock(background, key, 20*time.Second)
 				if errors.Is(err, compat.ErrInvalid) && taken == nil {
 					continue

@@ -234,11 +234,11 @@ func poisoned(t *testing.T, k kind, poison string, at int, guarded bool) (reache
 	for i := range sources {
 		sources[i] = source
 	}
-	o := compat.Options{Rand: func() float64 { return 0 }, Renew: true, Signal: at%2 == 0}
+	o := compat.Options{Rand: func() float64 { return 0 }, Signal: at%2 == 0}
 	locker := k.make(sources, o)
 	look := func() compat.Status {
 		direct := slices.Repeat([]compat.Source{compat.Pooled(s)}, len(sources))
-		onlooker := k.make(direct, compat.Options{})
+		onlooker := k.make(direct, compat.Options{NoRenew: true})
 		defer onlooker.Close(background) //nolint:errcheck
 		st, err := onlooker.Inspect(background, k.key)
 		if err != nil {
@@ -324,7 +324,7 @@ func FuzzRESP(f *testing.F) {
 				return honest
 			}
 			sources := []compat.Source{speaks.source(guard.Dial(speaks.dial))}
-			locker := k.make(sources, compat.Options{Rand: func() float64 { return 0 }})
+			locker := k.make(sources, compat.Options{NoRenew: true, Rand: func() float64 { return 0 }})
 			for range 3 {
 				if l, err := locker.TryLock(background, "k", time.Second); err == nil {
 					l.Release(background) //nolint:errcheck // that it returns is what is asked

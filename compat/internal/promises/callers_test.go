@@ -103,7 +103,7 @@ func TestWhatACallerBringsAlongSaysNothing(t *testing.T) {
 				eachKind(t, kinds, func(t *testing.T, k kind) {
 					with := func(cause error) (what string) {
 						inWorld(t, k, func(w *world) {
-							locker, net := w.client(compat.Options{Timeout: long})
+							locker, net := w.client(compat.Options{NoRenew: true, Timeout: long})
 							l := w.try(locker, 2*long)
 							defer pass(2 * time.Hour) // a shared connection goes on waiting
 							ctx, end := context.WithCancelCause(background)
@@ -133,7 +133,7 @@ func TestWhatACallerBringsAlongSaysNothing(t *testing.T) {
 						}
 						got := with(each[i])
 						for again := 0; got != want && again < 20; again++ { // goroutines that race may bring it about
-							want = with(nobodys)
+							want, got = with(nobodys), with(each[i])
 						}
 						if got != want {
 							t.Errorf("with %#v:\n%s, want\n%s", each[i], got, want)

@@ -20,7 +20,7 @@ func TestWhatHasEndedIsNotReleased(t *testing.T) {
 	eachKind(t, withShared(all(true)), func(t *testing.T, k kind) {
 		for _, how := range []string{"Release", "Close"} {
 			inWorld(t, k, func(w *world) {
-				locker, net := w.client(compat.Options{Timeout: time.Second})
+				locker, net := w.client(compat.Options{NoRenew: true, Timeout: time.Second})
 				var locks []*compat.Lock
 				for n := range 40 {
 					l, err := locker.TryLock(background, k.another(n+2), short)
@@ -54,7 +54,7 @@ func TestDoSaysThatItWasClosed(t *testing.T) {
 	eachKind(t, withShared(all(true)), func(t *testing.T, k kind) {
 		for _, stops := range []bool{true, false} {
 			inWorld(t, k, func(w *world) {
-				locker, _ := w.client(compat.Options{Renew: true})
+				locker, _ := w.client(compat.Options{})
 				var cause, during error
 				done := make(chan error, 1)
 				go func() {
@@ -116,8 +116,8 @@ func TestNothingHappensAfterClose(t *testing.T) {
 						return
 					}
 					inWorld(t, k, func(w *world) {
-						locker, net := w.client(compat.Options{Timeout: time.Second, Renew: true, Signal: true})
-						rival, _ := w.client(compat.Options{})
+						locker, net := w.client(compat.Options{Timeout: time.Second, Signal: true})
+						rival, _ := w.client(compat.Options{NoRenew: true})
 						l := w.try(locker, long)
 						w.tryKey(locker, k.another(5))
 						held := w.tryKey(rival, k.another(6))

@@ -27,7 +27,7 @@ func TestRenewalsResumeAfterAnOutage(t *testing.T) {
 	for name, a := range map[string]protocol.Algorithm{"getset:guarded": getsetlock.Guarded{}, "tx:guarded": txlock.Guarded{}, "set:lua": setlock.Lua{}} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, one("", "7.0", nil), func(w *world) {
-				k, n := w.clientOf(a, compat.Options{Renew: true})
+				k, n := w.clientOf(a, compat.Options{})
 				l, err := k.TryLock(background, "k", 30*time.Second) // renewed at 10 s
 				if err != nil {
 					t.Fatal(err)
@@ -52,7 +52,7 @@ func TestDoubtsDoom(t *testing.T) {
 	for name, refusal := range map[string]redis.Error{"lost requests": "", "MISCONF": "MISCONF Redis is configured to save RDB snapshots, but is currently not able to persist on disk"} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, one("", "7.0", nil), func(w *world) {
-				k, n := w.clientOf(txlock.Guarded{}, compat.Options{Renew: true})
+				k, n := w.clientOf(txlock.Guarded{}, compat.Options{})
 				l, err := k.TryLock(background, "k", 30*time.Second)
 				if err != nil {
 					t.Fatal(err)
@@ -86,7 +86,7 @@ func TestDoubtsDoom(t *testing.T) {
 func TestBatchInAClusterThatIsDown(t *testing.T) {
 	for _, size := range []int{1, 2} {
 		inWorld(t, one("", "7.0", nil), func(w *world) {
-			k, n := w.clientOf(txlock.Guarded{}, compat.Options{Renew: true})
+			k, n := w.clientOf(txlock.Guarded{}, compat.Options{})
 			var locks []*compat.Lock
 			for i := range size {
 				l, err := k.TryLock(background, "{a}"+string(rune('0'+i)), 30*time.Second)
@@ -116,7 +116,7 @@ func TestReleaseDuringHandoff(t *testing.T) {
 	for name, a := range map[string]protocol.Algorithm{"getset:guarded": getsetlock.Guarded{}, "tx:guarded": txlock.Guarded{}, "set:lua": setlock.Lua{}} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, one("", "7.0", nil), func(w *world) {
-				k, n := w.clientOf(a, compat.Options{})
+				k, n := w.clientOf(a, compat.Options{NoRenew: true})
 				l, err := k.TryLock(background, "k", time.Minute)
 				if err != nil {
 					t.Fatal(err)
@@ -141,7 +141,7 @@ func TestReleaseDuringHandoff(t *testing.T) {
 // Release again, after ErrUnknown, as the docs invite: nil, and nothing was released.
 func TestReleaseAgain(t *testing.T) {
 	inWorld(t, one("", "7.0", nil), func(w *world) {
-		k, n := w.clientOf(getsetlock.Guarded{}, compat.Options{})
+		k, n := w.clientOf(getsetlock.Guarded{}, compat.Options{NoRenew: true})
 		l, err := k.TryLock(background, "k", time.Minute)
 		if err != nil {
 			t.Fatal(err)
@@ -161,7 +161,7 @@ func TestReleaseAgain(t *testing.T) {
 // Close while a TryLock is under way: a lock that is never ended.
 func TestCloseDuringTryLock(t *testing.T) {
 	inWorld(t, one("", "7.0", nil), func(w *world) {
-		k, n := w.clientOf(setlock.Lua{}, compat.Options{Renew: true})
+		k, n := w.clientOf(setlock.Lua{}, compat.Options{})
 		n.Expect(faulty.Fate{After: 100 * time.Millisecond}.Always())
 		var l *compat.Lock
 		var err error
@@ -184,7 +184,7 @@ func TestCloseDuringTryLock(t *testing.T) {
 // 6b. The same with Handoff.
 func TestCloseDuringHandoff(t *testing.T) {
 	inWorld(t, one("", "7.0", nil), func(w *world) {
-		k, n := w.clientOf(setlock.Lua{}, compat.Options{Renew: true})
+		k, n := w.clientOf(setlock.Lua{}, compat.Options{})
 		l, err := k.TryLock(background, "k", 5*time.Second)
 		if err != nil {
 			t.Fatal(err)
@@ -215,7 +215,7 @@ func TestCloseDuringHandoff(t *testing.T) {
 func TestCloseIsBounded(t *testing.T) {
 	eachKind(t, all(false), func(t *testing.T, k kind) {
 		inWorld(t, k, func(w *world) {
-			locker, net := w.client(compat.Options{Timeout: time.Hour})
+			locker, net := w.client(compat.Options{NoRenew: true, Timeout: time.Hour})
 			for n := range 40 {
 				if _, err := locker.TryLock(background, w.kind.another(n), long); err != nil {
 					t.Fatal(err)
@@ -237,7 +237,7 @@ func TestCloseIsBounded(t *testing.T) {
 func TestCloseWaitsForRenewals(t *testing.T) {
 	eachKind(t, all(false), func(t *testing.T, k kind) {
 		inWorld(t, k, func(w *world) {
-			locker, net := w.client(compat.Options{Renew: true, Timeout: time.Hour})
+			locker, net := w.client(compat.Options{Timeout: time.Hour})
 			for n := range 3 {
 				l, err := locker.TryLock(background, w.kind.another(n), short)
 				if err != nil {
@@ -255,12 +255,12 @@ func TestCloseWaitsForRenewals(t *testing.T) {
 // Close does not end the wait of the head.
 func TestCloseEndsWaits(t *testing.T) {
 	inWorld(t, one("", "7.0", nil), func(w *world) {
-		other, _ := w.clientOf(setlock.Lua{}, compat.Options{Renew: true})
+		other, _ := w.clientOf(setlock.Lua{}, compat.Options{})
 		l, err := other.TryLock(background, "k", 5*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
-		k, _ := w.clientOf(setlock.Lua{}, compat.Options{})
+		k, _ := w.clientOf(setlock.Lua{}, compat.Options{NoRenew: true})
 		done := make(chan error, 2)
 		ctx, cancel := context.WithTimeout(background, time.Hour)
 		defer cancel()
@@ -289,7 +289,7 @@ func TestCloseEndsWaits(t *testing.T) {
 // Extend returns nil, and the end is the old one.
 func TestResolvedExtend(t *testing.T) {
 	inWorld(t, one("", "7.0", nil), func(w *world) {
-		k, n := w.clientOf(getsetlock.Guarded{}, compat.Options{})
+		k, n := w.clientOf(getsetlock.Guarded{}, compat.Options{NoRenew: true})
 		l, err := k.TryLock(background, "k", 10*time.Second)
 		if err != nil {
 			t.Fatal(err)
@@ -314,7 +314,7 @@ func TestResolvedExtend(t *testing.T) {
 // Detach never returns, and asks for ever.
 func TestDetachLoops(t *testing.T) {
 	inWorld(t, one("", "7.0", nil), func(w *world) {
-		k, n := w.clientOf(getsetlock.TwoKeys{}, compat.Options{})
+		k, n := w.clientOf(getsetlock.TwoKeys{}, compat.Options{NoRenew: true})
 		l, err := k.TryLock(background, "k", time.Hour)
 		if err != nil {
 			t.Fatal(err)
@@ -348,7 +348,7 @@ func TestExtendOnceMore(t *testing.T) {
 		quorum("redlock(getset:two-keys)", true, []string{"2.4", "2.4", "2.4"}, two, two, two))
 	eachKind(t, kinds, func(t *testing.T, k kind) {
 		inWorld(t, k, func(w *world) {
-			locker, net := w.client(compat.Options{})
+			locker, net := w.client(compat.Options{NoRenew: true})
 			l := w.try(locker, time.Hour)
 			unknown := 0
 			for n := range 20 {
@@ -373,9 +373,9 @@ func TestAdoptAfterADoubt(t *testing.T) {
 	for name, a := range map[string]protocol.Algorithm{"set:lua": setlock.Lua{}, "set:watched": setlock.Watched{}, "tx:guarded": txlock.Guarded{}, "set:script": setlock.Script{}} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, one("", "7.0", nil), func(w *world) {
-				k, n := w.clientOf(a, compat.Options{})
-				k2, _ := w.clientOf(a, compat.Options{})
-				rival, _ := w.clientOf(a, compat.Options{})
+				k, n := w.clientOf(a, compat.Options{NoRenew: true})
+				k2, _ := w.clientOf(a, compat.Options{NoRenew: true})
+				rival, _ := w.clientOf(a, compat.Options{NoRenew: true})
 				l, err := k.TryLock(background, "k", time.Minute)
 				if err != nil {
 					t.Fatal(err)
@@ -419,7 +419,7 @@ func TestAdoptAfterADoubt(t *testing.T) {
 // Inspect and ReleaseToken of a Patient with a Lease below a second.
 func TestPatientInspect(t *testing.T) {
 	inWorld(t, one("", "7.0", nil), func(w *world) {
-		k, _ := w.clientOf(getsetlock.Patient{Lease: 500 * time.Millisecond}, compat.Options{})
+		k, _ := w.clientOf(getsetlock.Patient{Lease: 500 * time.Millisecond}, compat.Options{NoRenew: true})
 		l, err := k.TryLock(background, "k", 400*time.Millisecond)
 		if err != nil {
 			t.Fatal(err)
@@ -447,7 +447,7 @@ func TestIdleTimeout(t *testing.T) {
 			return w.servers[0].Dial(), nil
 		}}
 		const limit = 200 * time.Millisecond
-		k := compat.New(p, setlock.Lua{}, compat.Options{Timeout: limit})
+		k := compat.New(p, setlock.Lua{}, compat.Options{NoRenew: true, Timeout: limit})
 		l := w.try(k, time.Minute)
 		pass(forgotten)
 		hanging.Store(true)
@@ -464,7 +464,7 @@ func TestIdleTimeout(t *testing.T) {
 func TestTokenReadOnTheWay(t *testing.T) {
 	eachKind(t, all(false), func(t *testing.T, k kind) {
 		inWorld(t, k, func(w *world) {
-			holder, net := w.client(compat.Options{})
+			holder, net := w.client(compat.Options{NoRenew: true})
 			l := w.try(holder, time.Minute)
 			var known []string
 			net.Expect(faulty.First(func() { known = append(known, l.Token()) }).Always())
@@ -490,7 +490,7 @@ func TestTokenReadOnTheWay(t *testing.T) {
 // The same, at any moment.
 func TestTokenRace(t *testing.T) {
 	s := oldredis.MustNew("7.0", oldredis.Options{})
-	k := compat.New(s.Pool(), getsetlock.Guarded{}, compat.Options{})
+	k := compat.New(s.Pool(), getsetlock.Guarded{}, compat.Options{NoRenew: true})
 	for n := range 2000 {
 		l, err := k.TryLock(background, "k", time.Minute)
 		if err != nil {
@@ -537,7 +537,7 @@ func TestDetachTooLate(t *testing.T) {
 			inWorld(t, one("", "7.0", nil), func(w *world) {
 				c := &suspended{Clock: clock.New()}
 				lost := false
-				k, _ := w.clientOf(setlock.Lua{}, compat.Options{Clock: c, Observer: compat.Observer(func(e compat.Event) { lost = lost || e.Kind == compat.EventLost })})
+				k, _ := w.clientOf(setlock.Lua{}, compat.Options{NoRenew: true, Clock: c, Observer: compat.Observer(func(e compat.Event) { lost = lost || e.Kind == compat.EventLost })})
 				l, err := k.TryLock(background, "k", 5*time.Second)
 				if err != nil {
 					t.Fatal(err)
@@ -589,7 +589,7 @@ func TestPersistent(t *testing.T) {
 // What f gave away on purpose is an error of Do's.
 func TestDoDetaches(t *testing.T) {
 	s := oldredis.MustNew("7.0", oldredis.Options{})
-	k := compat.New(s.Pool(), setlock.Lua{}, compat.Options{})
+	k := compat.New(s.Pool(), setlock.Lua{}, compat.Options{NoRenew: true})
 	err := k.Do(background, "k", time.Minute, func(ctx context.Context) error {
 		_, err := compat.FromContext(ctx).Detach(ctx)
 		return err
@@ -603,7 +603,7 @@ func TestDoDetaches(t *testing.T) {
 // The retry of a renewed lock comes after the end that is believed.
 func TestShorterIsRetriedInTime(t *testing.T) {
 	inWorld(t, one("", "7.0", nil), func(w *world) {
-		k, n := w.clientOf(setlock.Lua{}, compat.Options{Renew: true})
+		k, n := w.clientOf(setlock.Lua{}, compat.Options{})
 		l, err := k.TryLock(background, "k", time.Minute)
 		if err != nil {
 			t.Fatal(err)
@@ -625,7 +625,7 @@ func TestCloseAmongMany(t *testing.T) {
 	for seed := range 30 {
 		what := ""
 		inWorld(t, one("", "7.0", nil), func(w *world) {
-			k, n := w.clientOf(setlock.Lua{}, compat.Options{Renew: true, Signal: seed%2 == 1})
+			k, n := w.clientOf(setlock.Lua{}, compat.Options{Signal: seed%2 == 1})
 			n.Expect(func(m faulty.Message) faulty.Fate {
 				return faulty.Fate{Before: time.Duration((m.N*7+seed)%20) * time.Millisecond}
 			})
@@ -677,7 +677,7 @@ func TestPins(t *testing.T) {
 	for _, version := range []string{"2.4", "7.0"} {
 		inWorld(t, one("", version, nil), func(w *world) {
 			n := new(faulty.Network)
-			k := compat.NewOn(kept(2, []compat.Source{through(n, w.servers[0])})[0], txlock.Guarded{}, compat.Options{Rand: func() float64 { return 0 }})
+			k := compat.NewOn(kept(2, []compat.Source{through(n, w.servers[0])})[0], txlock.Guarded{}, compat.Options{NoRenew: true, Rand: func() float64 { return 0 }})
 			for i := 1; i < 40; i++ {
 				l, err := k.TryLock(background, "k", 10*time.Second)
 				if err != nil {

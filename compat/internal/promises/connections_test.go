@@ -73,7 +73,7 @@ func TestConnectionsThatDiedWithoutAWord(t *testing.T) {
 		for _, patience := range []time.Duration{0, 150 * time.Millisecond, 2 * time.Second} {
 			inWorld(t, k, func(w *world) {
 				var generation atomic.Int32
-				locker, pool := w.pooled(compat.Options{Renew: true}, &generation, faulty.Fate{Before: faulty.Forever}, nil)
+				locker, pool := w.pooled(compat.Options{}, &generation, faulty.Fate{Before: faulty.Forever}, nil)
 				l := w.try(locker, 30*time.Second)
 				busy(pool, 6)
 				generation.Add(1)
@@ -121,7 +121,7 @@ func TestAPoolReplacesConnections(t *testing.T) {
 				}
 				inWorld(t, k, func(w *world) {
 					var generation atomic.Int32
-					locker, pool := w.pooled(compat.Options{}, &generation, faulty.Answer(redis.Error("ERR an old server's")),
+					locker, pool := w.pooled(compat.Options{NoRenew: true}, &generation, faulty.Answer(redis.Error("ERR an old server's")),
 						func(p *redis.Pool) { tune(p, &generation) })
 					for n := range 3 {
 						if l, err := locker.TryLock(background, k.another(n+2), long); err != nil {
@@ -149,7 +149,7 @@ func TestOneDialForNobody(t *testing.T) {
 					inWorld(t, k, func(w *world) {
 						var generation, dials atomic.Int32
 						var gate atomic.Pointer[chan struct{}]
-						locker, pool := w.pooled(compat.Options{Timeout: 200 * time.Millisecond}, &generation, faulty.Fate{Loss: faulty.LostRequest},
+						locker, pool := w.pooled(compat.Options{NoRenew: true, Timeout: 200 * time.Millisecond}, &generation, faulty.Fate{Loss: faulty.LostRequest},
 							func(p *redis.Pool) {
 								dial := p.Dial
 								p.Dial = func() (redis.Conn, error) {
@@ -218,7 +218,7 @@ func TestIdleIsNoPromise(t *testing.T) {
 					}
 					return get(ctx, key)
 				}
-				locker := k.make([]compat.Source{source}, compat.Options{Timeout: time.Second})
+				locker := k.make([]compat.Source{source}, compat.Options{NoRenew: true, Timeout: time.Second})
 				l := w.try(locker, long)
 				taken.Store(true)
 				pass(2 * time.Second)
@@ -274,7 +274,7 @@ func TestAQuorumFarAway(t *testing.T) {
 						}}
 						sources = append(sources, compat.Pooled(p))
 					}
-					locker := k.make(sources, compat.Options{})
+					locker := k.make(sources, compat.Options{NoRenew: true})
 					defer locker.Close(background) //nolint:errcheck
 					for n := range 3 {
 						for _, try := range []func(context.Context, string, time.Duration) (*compat.Lock, error){locker.Lock, locker.TryLock} {
@@ -323,7 +323,7 @@ func TestOneTimeoutForEveryContext(t *testing.T) {
 								ctx, cancel = context.WithCancel(background)
 							}
 							defer cancel()
-							locker, net := w.client(compat.Options{Timeout: time.Second})
+							locker, net := w.client(compat.Options{NoRenew: true, Timeout: time.Second})
 							l := w.try(locker, 2*long)
 							net.Expect(func(m faulty.Message) faulty.Fate {
 								if m.At > 0 {

@@ -65,7 +65,7 @@ func TestShortenedLivesItsTime(t *testing.T) {
 			for _, ttl := range []time.Duration{40 * time.Millisecond, 150 * time.Millisecond, 240 * time.Millisecond, 500 * time.Millisecond, time.Second, 3 * time.Second} {
 				for _, renews := range []bool{false, true} {
 					inWorld(t, k, func(w *world) {
-						locker, net := w.client(compat.Options{Renew: renews})
+						locker, net := w.client(compat.Options{NoRenew: !renews})
 						l := w.try(locker, long)
 						net.Expect(faulty.Fate{Before: 50 * time.Microsecond, After: 50 * time.Microsecond}.Always())
 						next, err := to(l, ttl)
@@ -93,8 +93,8 @@ func TestShortenedLivesItsTime(t *testing.T) {
 }
 
 func edge(w *world, question string, ttl time.Duration) string {
-	holder, net := w.client(compat.Options{})
-	rival, _ := w.client(compat.Options{})
+	holder, net := w.client(compat.Options{NoRenew: true})
+	rival, _ := w.client(compat.Options{NoRenew: true})
 	old := w.try(holder, long)
 	until, token := old.Until(), old.Token()
 	fresh := question == "TryLock" || question == "Lock"
@@ -208,8 +208,8 @@ func TestAnOldHandleIsPowerless(t *testing.T) {
 			t.Run(name+"/"+use, func(t *testing.T) {
 				eachKind(t, all(false), func(t *testing.T, k kind) {
 					inWorld(t, k, func(w *world) {
-						holder, _ := w.client(compat.Options{})
-						other, _ := w.client(compat.Options{})
+						holder, _ := w.client(compat.Options{NoRenew: true})
+						other, _ := w.client(compat.Options{NoRenew: true})
 						l := w.try(holder, long)
 						h := l.Handle()
 						if k.keepsItsToken() && name == "hand off" {
@@ -245,7 +245,7 @@ func TestForeignTTLs(t *testing.T) {
 			eachKind(t, kinds, func(t *testing.T, k kind) {
 				inWorld(t, k, func(w *world) {
 					w.do("SETEX", "k", seconds, "somebody's")
-					locker, _ := w.client(compat.Options{})
+					locker, _ := w.client(compat.Options{NoRenew: true})
 					st, err := locker.Inspect(background, "k")
 					if err != nil || st.Status != compat.StatusHeld || st.TTL < 24*time.Hour || !st.Until.IsZero() && time.Until(st.Until) < 24*time.Hour {
 						t.Errorf("%s, a TTL of %v, until %v, %v", st.Status, st.TTL, st.Until, err)
@@ -271,7 +271,7 @@ func TestKeysOfAnotherType(t *testing.T) {
 	eachKind(t, all(false), func(t *testing.T, k kind) {
 		for n, reached := 0, true; reached && n < 40; n++ {
 			inWorld(t, k, func(w *world) {
-				locker, net := w.client(compat.Options{})
+				locker, net := w.client(compat.Options{NoRenew: true})
 				w.try(locker, short).Release(background) //nolint:errcheck // so that the server is known
 				push := func() {
 					for _, key := range []string{"k", "a", "b", "c"} {
@@ -318,7 +318,7 @@ func TestTwinsAreInvalidEachTime(t *testing.T) {
 		return compat.NewLocker(redlock.New(b, redlock.Options{Clock: o.Clock}), o)
 	}
 	inWorld(t, k, func(w *world) {
-		locker, _ := w.client(compat.Options{})
+		locker, _ := w.client(compat.Options{NoRenew: true})
 		for n := range 4 {
 			if _, err := locker.TryLock(background, "k", short); !errors.Is(err, compat.ErrInvalid) {
 				t.Errorf("attempt %d: %v", n+1, err)

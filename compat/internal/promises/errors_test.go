@@ -36,7 +36,7 @@ func TestNetworkFaultsAreNotTheServers(t *testing.T) {
 				for seed := range seeds {
 					inWorld(t, k, func(w *world) {
 						random := rand.New(rand.NewPCG(seed, 1))
-						locker, net := w.client(compat.Options{})
+						locker, net := w.client(compat.Options{NoRenew: true})
 						net.Expect(func(faulty.Message) faulty.Fate {
 							switch random.IntN(8) {
 							case 0:
@@ -77,7 +77,7 @@ func TestDoSaysThatTheLockWasLost(t *testing.T) {
 		"the keys are gone": func(w *world, _ *faulty.Network) { flush(w) },
 		"gone, and another has it": func(w *world, _ *faulty.Network) {
 			flush(w)
-			rival, _ := w.client(compat.Options{})
+			rival, _ := w.client(compat.Options{NoRenew: true})
 			w.try(rival, time.Hour)
 		},
 		"the server dies for a moment": func(_ *world, net *faulty.Network) {
@@ -96,7 +96,7 @@ func TestDoSaysThatTheLockWasLost(t *testing.T) {
 			t.Run(name+"/f returns "+result, func(t *testing.T) {
 				eachKind(t, all(false), func(t *testing.T, k kind) {
 					inWorld(t, k, func(w *world) {
-						locker, net := w.client(compat.Options{Renew: true})
+						locker, net := w.client(compat.Options{})
 						if beside, err := locker.TryLock(background, w.kind.another(1), short); err != nil { // renewed in the same batch
 							t.Fatal(err)
 						} else {
@@ -146,8 +146,8 @@ func flush(w *world) {
 func TestReleaseAgainIsNoLoss(t *testing.T) {
 	eachKind(t, all(false), func(t *testing.T, k kind) {
 		everyFault(t, k, func(w *world, strike func(*faulty.Network)) string {
-			holder, net := w.client(compat.Options{})
-			rival, _ := w.client(compat.Options{})
+			holder, net := w.client(compat.Options{NoRenew: true})
+			rival, _ := w.client(compat.Options{NoRenew: true})
 			l := w.try(holder, long)
 			pass(time.Second)
 			strike(net)
@@ -181,7 +181,7 @@ func TestReleasedIsNotLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachKind(t, all(false), func(t *testing.T, k kind) {
 				inWorld(t, k, func(w *world) {
-					holder, _ := w.client(compat.Options{})
+					holder, _ := w.client(compat.Options{NoRenew: true})
 					l := w.try(holder, long)
 					if err := l.Release(background); err != nil {
 						w.Fatal(err)
@@ -269,7 +269,7 @@ func TestWhoGaveUp(t *testing.T) {
 					}
 					eachKind(t, kinds, func(t *testing.T, k kind) {
 						inWorld(t, k, func(w *world) {
-							o := compat.Options{Timeout: time.Hour}
+							o := compat.Options{NoRenew: true, Timeout: time.Hour}
 							if strings.HasPrefix(who, "our limit") {
 								o.Timeout = 2 * time.Second
 							}
@@ -333,7 +333,7 @@ func TestNeverALeaseThatHasRunOut(t *testing.T) {
 					for _, late := range []bool{false, true} {
 						for n, reached := 1, true; reached && n < 60; n++ {
 							inWorld(t, k, func(w *world) {
-								locker, net := w.client(compat.Options{Timeout: time.Hour})
+								locker, net := w.client(compat.Options{NoRenew: true, Timeout: time.Hour})
 								l := w.try(locker, medium)
 								pass(time.Second)
 								slow := faulty.Fate{Before: d}
@@ -375,10 +375,10 @@ func TestAdoptionLostMeansLost(t *testing.T) {
 		for way, fate := range ways {
 			for n, reached := 1, true; reached && n < 60; n++ {
 				inWorld(t, k, func(w *world) {
-					holder, _ := w.client(compat.Options{Timeout: time.Hour})
+					holder, _ := w.client(compat.Options{NoRenew: true, Timeout: time.Hour})
 					l := w.try(holder, long)
 					c := simulate.NewClock()
-					adopter, net := w.client(compat.Options{Timeout: time.Hour, Clock: c})
+					adopter, net := w.client(compat.Options{NoRenew: true, Timeout: time.Hour, Clock: c})
 					net.Expect(fate(c).At(n))
 					_, err := adopter.Adopt(background, l.Key(), l.Token(), medium)
 					synctest.Wait()
@@ -400,7 +400,7 @@ func TestAdoptionLostMeansLost(t *testing.T) {
 func TestErrorsAreOneLine(t *testing.T) {
 	eachKind(t, append(all(false), all(true)...), func(t *testing.T, k kind) {
 		everyFault(t, k, func(w *world, strike func(*faulty.Network)) string {
-			locker, net := w.client(compat.Options{})
+			locker, net := w.client(compat.Options{NoRenew: true})
 			var wrong string
 			says := func(err error) {
 				if err != nil && (strings.Contains(err.Error(), "\n") || strings.Count(err.Error(), sprint("outcome unknown for %q", k.key)) > 1 && len(k.versions) == 1) {
@@ -427,9 +427,9 @@ func TestAdoptOnceMore(t *testing.T) {
 	for _, fence := range []bool{false, true} {
 		eachKind(t, all(fence), func(t *testing.T, k kind) {
 			everyFault(t, k, func(w *world, strike func(*faulty.Network)) string {
-				holder, _ := w.client(compat.Options{})
+				holder, _ := w.client(compat.Options{NoRenew: true})
 				l := w.try(holder, time.Hour)
-				adopter, net := w.client(compat.Options{})
+				adopter, net := w.client(compat.Options{NoRenew: true})
 				strike(net)
 				_, err := adopter.Adopt(background, l.Key(), l.Token(), time.Hour)
 				net.Clear()
@@ -460,7 +460,7 @@ func TestDetachedIsAdoptable(t *testing.T) {
 			for at, over := time.Duration(0), false; !over; at += 100 * time.Millisecond {
 				inWorld(t, k, func(w *world) {
 					pass(since)
-					locker, _ := w.client(compat.Options{})
+					locker, _ := w.client(compat.Options{NoRenew: true})
 					l := w.try(locker, 2*time.Second)
 					pass(at)
 					left := time.Until(l.Until())
@@ -499,7 +499,7 @@ func TestReleaseAfterAResolvedExtension(t *testing.T) {
 				break
 			}
 			everyFault(t, k, func(w *world, strike func(*faulty.Network)) string {
-				holder, net := w.client(compat.Options{})
+				holder, net := w.client(compat.Options{NoRenew: true})
 				l := w.try(holder, long)
 				net.Expect(misfortunes[0].fate.At(n))
 				err := l.Extend(background, long)
@@ -524,7 +524,7 @@ func TestDetachAfterLostReplies(t *testing.T) {
 	eachKind(t, append(all(true), one("bridge.TwoNames", "7.0", twoNames(true))), func(t *testing.T, k kind) {
 		for at, reached := 1, true; reached; at++ {
 			inWorld(t, k, func(w *world) {
-				locker, n := w.client(compat.Options{})
+				locker, n := w.client(compat.Options{NoRenew: true})
 				l := w.try(locker, time.Hour)
 				for again := range 20 {
 					n.Expect(faulty.Fate{Loss: faulty.LostReply}.At(at))
@@ -550,9 +550,9 @@ func TestDetachAfterLostReplies(t *testing.T) {
 func TestAHandleIsAdoptedOnce(t *testing.T) {
 	eachKind(t, all(true), func(t *testing.T, k kind) {
 		inWorld(t, k, func(w *world) {
-			holder, _ := w.client(compat.Options{})
-			first, _ := w.client(compat.Options{})
-			second, _ := w.client(compat.Options{})
+			holder, _ := w.client(compat.Options{NoRenew: true})
+			first, _ := w.client(compat.Options{NoRenew: true})
+			second, _ := w.client(compat.Options{NoRenew: true})
 			old := w.try(holder, long)
 			h := old.Handle()
 			mine, err := first.AdoptHandle(background, h, long)

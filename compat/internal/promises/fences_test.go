@@ -50,7 +50,7 @@ func TestFencesAreExact(t *testing.T) {
 		nanos := time.Date(2026, 1, 2, 3, 4, 5, 678901237, time.UTC).UnixNano()
 		for _, from := range []int64{0, 1<<53 - 2, 1<<53 + 1, nanos, math.MaxInt64 - 9} {
 			inWorld(t, k, func(w *world) {
-				locker, _ := w.client(compat.Options{})
+				locker, _ := w.client(compat.Options{NoRenew: true})
 				defer locker.Close(background) //nolint:errcheck // that it ends is enough
 				for _, counter := range w.counters() {
 					w.do("SET", counter, from)
@@ -92,7 +92,7 @@ func TestTheLastFence(t *testing.T) {
 	eachKind(t, withShared(fenced()), func(t *testing.T, k kind) {
 		for _, at := range []int64{math.MaxInt64, math.MinInt64, -100} {
 			inWorld(t, k, func(w *world) {
-				locker, _ := w.client(compat.Options{})
+				locker, _ := w.client(compat.Options{NoRenew: true})
 				defer locker.Close(background) //nolint:errcheck // that it ends is enough
 				for _, counter := range w.counters() {
 					w.do("SET", counter, at)

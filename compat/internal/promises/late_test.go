@@ -33,7 +33,7 @@ func TestALateRequestIsNoLoss(t *testing.T) {
 					met := true
 					for arrival := n + 1 + n%stride; met; arrival += stride {
 						inWorld(t, k, func(w *world) {
-							holder, net := w.client(compat.Options{})
+							holder, net := w.client(compat.Options{NoRenew: true})
 							l := w.try(holder, long)
 							net.Expect(func(m faulty.Message) faulty.Fate {
 								switch m.N {
@@ -82,7 +82,7 @@ func lastly(w *world, l *compat.Lock) string {
 	if err := l.Release(background); err != nil && !errors.Is(err, errReleased) {
 		return sprint("released at last: %v", err)
 	}
-	rival, _ := w.client(compat.Options{})
+	rival, _ := w.client(compat.Options{NoRenew: true})
 	got, err := rival.TryLock(background, w.kind.key, long)
 	if err != nil {
 		return sprint("released, and another client gets %v", err)

@@ -93,7 +93,7 @@ func TestManyAtOnceTakeAsLongAsOne(t *testing.T) {
 						limits := func(n int, apart time.Duration) (least, most time.Duration) {
 							least = long
 							inWorld(t, k, func(w *world) {
-								locker, net := w.client(compat.Options{Timeout: limit})
+								locker, net := w.client(compat.Options{NoRenew: true, Timeout: limit})
 								own := make([]*world, n) // each with a key of its own
 								locks := make([]*compat.Lock, n)
 								for i := range own {
@@ -168,7 +168,7 @@ func TestTheWaitForAConnectionCounts(t *testing.T) {
 				if ends {
 					ctx = w.within(time.Hour)
 				}
-				locker := k.make([]compat.Source{source}, compat.Options{Timeout: limit})
+				locker := k.make([]compat.Source{source}, compat.Options{NoRenew: true, Timeout: limit})
 				began := time.Now()
 				_, err := locker.Inspect(ctx, k.key)
 				if took := time.Since(began); took != limit || !errors.Is(err, compat.ErrTimeout) {
@@ -192,7 +192,7 @@ func TestADialThatFailsIsToldToAll(t *testing.T) {
 				time.Sleep(takes)
 				return nil, syscall.ECONNREFUSED
 			}}
-			locker := k.make([]compat.Source{source}, compat.Options{Timeout: time.Hour})
+			locker := k.make([]compat.Source{source}, compat.Options{NoRenew: true, Timeout: time.Hour})
 			began := time.Now()
 			var all sync.WaitGroup
 			for i := range many {
@@ -215,7 +215,7 @@ func TestADialThatFailsIsToldToAll(t *testing.T) {
 func TestADialThatIsGivenUpIsNotToldToOthers(t *testing.T) {
 	eachKind(t, []kind{sharing(one("getset:guarded", "2.2", getsetlock.Guarded{})), sharing(one("set:lua", "7.0", setlock.Lua{}))}, func(t *testing.T, k kind) {
 		inWorld(t, k, func(w *world) {
-			locker, net := w.client(compat.Options{Timeout: time.Hour})
+			locker, net := w.client(compat.Options{NoRenew: true, Timeout: time.Hour})
 			net.OnDial(faulty.Hang)
 			gone := make(chan error, 1)
 			go func() { _, err := locker.Inspect(w.within(time.Second), k.key); gone <- err }()

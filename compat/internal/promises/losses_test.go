@@ -41,7 +41,7 @@ func TestALossSaysWhy(t *testing.T) {
 					var log bytes.Buffer
 					logged := compat.Slog(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})))
 					renews := name != "run out" && name != "released"
-					locker, net := w.client(compat.Options{Renew: renews, Timeout: time.Second, Observer: func(e compat.Event) {
+					locker, net := w.client(compat.Options{NoRenew: !renews, Timeout: time.Second, Observer: func(e compat.Event) {
 						logged(e)
 						if e.Kind == compat.EventLost || e.Kind == compat.EventReleased {
 							told = append(told, e.Err)
@@ -89,9 +89,9 @@ func TestALossSaysWhy(t *testing.T) {
 func TestWhoHeldItMeanwhile(t *testing.T) {
 	eachKind(t, all(false), func(t *testing.T, k kind) {
 		inWorld(t, k, func(w *world) {
-			holder, _ := w.client(compat.Options{})
+			holder, _ := w.client(compat.Options{NoRenew: true})
 			l := w.try(holder, long)
-			waiter, _ := w.client(compat.Options{})
+			waiter, _ := w.client(compat.Options{NoRenew: true})
 			_, err := waiter.Lock(w.within(time.Second), k.key, long)
 			var held *compat.HeldError
 			if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, compat.ErrHeld) || !errors.As(err, &held) || held.Persistent {

@@ -23,7 +23,7 @@ func (w *world) takenFrom(key string) *compat.Lock {
 	for _, k := range keys {
 		w.do("DEL", k)
 	}
-	rival, _ := w.client(compat.Options{})
+	rival, _ := w.client(compat.Options{NoRenew: true})
 	got, err := rival.TryLock(background, key, long)
 	if err != nil {
 		w.Fatalf("a key that was deleted: %v", err)
@@ -45,7 +45,7 @@ func TestOvertakenExtension(t *testing.T) {
 	eachKind(t, all(false), func(t *testing.T, k kind) {
 		for n, reached := 1, true; reached && n < 60; n++ {
 			inWorld(t, k, func(w *world) {
-				holder, net := w.client(compat.Options{})
+				holder, net := w.client(compat.Options{NoRenew: true})
 				l := w.try(holder, long)
 				pass(time.Second)
 				var other *compat.Lock
@@ -75,7 +75,7 @@ func TestOvertakenInABatch(t *testing.T) {
 		for at := range 3 {
 			for n, reached := 1, true; reached && n < 60; n++ {
 				inWorld(t, k, func(w *world) {
-					holder, net := w.client(compat.Options{Renew: true})
+					holder, net := w.client(compat.Options{})
 					locks := make([]*compat.Lock, 3)
 					for i := range locks {
 						l, err := holder.TryLock(background, k.another(i), ttl)
@@ -120,7 +120,7 @@ func TestARefusalProvesNothing(t *testing.T) {
 			eachKind(t, all(false), func(t *testing.T, k kind) {
 				for n, reached := 1, true; reached && n < 60; n++ {
 					inWorld(t, k, func(w *world) {
-						holder, net := w.client(compat.Options{})
+						holder, net := w.client(compat.Options{NoRenew: true})
 						refused := ""
 						refuse := func() {
 							net.Expect(func(m faulty.Message) faulty.Fate {
@@ -170,14 +170,14 @@ func TestARefusalProvesNothing(t *testing.T) {
 func TestFailedAttemptsAreUndoneOrUnknown(t *testing.T) {
 	eachKind(t, append(all(false), mouthpieces()...), func(t *testing.T, k kind) {
 		everyFault(t, k, func(w *world, strike func(*faulty.Network)) string {
-			taker, net := w.client(compat.Options{})
+			taker, net := w.client(compat.Options{NoRenew: true})
 			strike(net)
 			_, err := taker.TryLock(background, k.key, long)
 			net.Clear()
 			if err == nil || errors.Is(err, compat.ErrUnknown) {
 				return ""
 			}
-			rival, _ := w.client(compat.Options{})
+			rival, _ := w.client(compat.Options{NoRenew: true})
 			if _, held := rival.TryLock(background, k.key, long); held != nil {
 				return sprint("%v; and then another client: %v", err, held)
 			}
@@ -193,10 +193,10 @@ func TestTwoTakeADeadLock(t *testing.T) {
 		for n, reached := 1, true; reached && n < 60; n++ {
 			for lost := n; lost < n+3; lost++ {
 				inWorld(t, k, func(w *world) {
-					dead, _ := w.client(compat.Options{})
+					dead, _ := w.client(compat.Options{NoRenew: true})
 					w.try(dead, short)
-					first, net := w.client(compat.Options{})
-					rival, _ := w.client(compat.Options{})
+					first, net := w.client(compat.Options{NoRenew: true})
+					rival, _ := w.client(compat.Options{NoRenew: true})
 					if _, err := first.TryLock(background, k.key, long); !errors.Is(err, compat.ErrHeld) { // its server was found safe
 						t.Fatalf("a lock that lives: %v", err)
 					}
@@ -229,9 +229,9 @@ func TestReleasedByItsTokenMeanwhile(t *testing.T) {
 		eachKind(t, append(all(fence), one("rwlock.Read", "2.4", rwlock.Read{Options: rwlock.Options{Fence: fence}})), func(t *testing.T, k kind) {
 			for n, reached := 1, true; reached && n < 60; n++ {
 				inWorld(t, k, func(w *world) {
-					holder, net := w.client(compat.Options{})
+					holder, net := w.client(compat.Options{NoRenew: true})
 					l := w.try(holder, long)
-					other, _ := w.client(compat.Options{})
+					other, _ := w.client(compat.Options{NoRenew: true})
 					token, released := l.Token(), errors.New("not called")
 					net.Expect(faulty.First(func() { released = other.ReleaseToken(background, k.key, token) }).At(n))
 					err := l.Extend(background, long)

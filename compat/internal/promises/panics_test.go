@@ -66,13 +66,13 @@ func TestPanicsLeaveNothingBehind(t *testing.T) {
 			t.Run(what+"/"+name, func(t *testing.T) {
 				for n := 1; n <= 8; n++ {
 					inWorld(t, one("tx:renamed", "2.4", nil), func(w *world) {
-						trip, o := &tripwire{what, 0}, compat.Options{}
+						trip, o := &tripwire{what, 0}, compat.Options{NoRenew: true}
 						o.Observer = func(compat.Event) { trip.step("Observer") }
 						o.Rand = func() float64 { trip.step("Rand"); return 0 }
 						pool := &redis.Pool{MaxIdle: 9, Dial: func() (redis.Conn, error) { trip.step("Dial"); return w.servers[0].Dial(), nil }}
 						a := careless{txlock.Renamed{Options: txlock.Options{Token: func() string { trip.step("Token"); return protocol.NewToken() }}}, trip}
 						locker := compat.NewOn(kept(keep, []compat.Source{compat.Pooled(pool)})[0], a, o)
-						rival, _ := w.clientOf(txlock.Renamed{}, compat.Options{})
+						rival, _ := w.clientOf(txlock.Renamed{}, compat.Options{NoRenew: true})
 						caught := func(f func()) {
 							defer func() { recover() }() //nolint:errcheck // the user's
 							f()

@@ -76,7 +76,7 @@ func full(s compat.Pool) compat.Pool {
 func TestNoMoreClientsIsNoProxy(t *testing.T) {
 	eachKind(t, withShared(singles(false)), func(t *testing.T, k kind) {
 		inWorld(t, k, func(w *world) {
-			locker := k.make([]compat.Source{compat.Pooled(full(w.servers[0]))}, compat.Options{Clock: clock.New()})
+			locker := k.make([]compat.Source{compat.Pooled(full(w.servers[0]))}, compat.Options{NoRenew: true, Clock: clock.New()})
 			if _, err := locker.Inspect(background, "k"); err != nil { // by the first
 				t.Fatal(err)
 			}
@@ -105,7 +105,7 @@ func TestNoTransactionIsPipelinedIntoAnother(t *testing.T) {
 	eachKind(t, kinds, func(t *testing.T, k kind) {
 		inWorld(t, k, func(w *world) {
 			refused, asked := 0, 0
-			locker := k.make([]compat.Source{compat.Pooled(nested(w.servers[0], &refused))}, compat.Options{Clock: clock.New()})
+			locker := k.make([]compat.Source{compat.Pooled(nested(w.servers[0], &refused))}, compat.Options{NoRenew: true, Clock: clock.New()})
 			for round := range 3 {
 				var wg sync.WaitGroup
 				for i := range 8 {

@@ -26,8 +26,8 @@ func quorums() (them []kind) {
 func TestAPartThatIsNewHidesNoOther(t *testing.T) {
 	eachKind(t, quorums(), func(t *testing.T, k kind) {
 		inWorld(t, k, func(w *world) {
-			holder, net := w.client(compat.Options{})
-			other, _ := w.client(compat.Options{})
+			holder, net := w.client(compat.Options{NoRenew: true})
+			other, _ := w.client(compat.Options{NoRenew: true})
 			l := w.try(holder, long)
 			h := l.Handle()
 			c := w.servers[0].Dial()
@@ -49,7 +49,7 @@ func TestAPartThatIsNewHidesNoOther(t *testing.T) {
 func TestQuorumInDoubtIsHeld(t *testing.T) {
 	eachKind(t, quorums(), func(t *testing.T, k kind) {
 		everyFault(t, k, func(w *world, strike func(*faulty.Network)) string {
-			holder, net := w.client(compat.Options{})
+			holder, net := w.client(compat.Options{NoRenew: true})
 			l := w.try(holder, long)
 			c := w.servers[0].Dial()
 			defer c.Close()
@@ -70,7 +70,7 @@ func TestQuorumInDoubtIsExtended(t *testing.T) {
 	for _, k := range keepers() {
 		for second := 1; second < 10; second++ {
 			inWorld(t, k, func(w *world) {
-				holder, net := w.client(compat.Options{})
+				holder, net := w.client(compat.Options{NoRenew: true})
 				l := w.try(holder, long)
 				net.Expect(func(m faulty.Message) faulty.Fate {
 					if m.N == 1 || m.N == second {
@@ -106,8 +106,8 @@ func TestRollingRestart(t *testing.T) {
 				return reply
 			}
 			one(0, "SETEX", k.key, 3, "another's")
-			holder, _ := w.client(compat.Options{Renew: true})
-			rival, _ := w.client(compat.Options{})
+			holder, _ := w.client(compat.Options{})
+			rival, _ := w.client(compat.Options{NoRenew: true})
 			l, err := holder.TryLock(background, k.key, ttl)
 			if err != nil {
 				t.Fatal(err)

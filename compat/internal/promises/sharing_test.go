@@ -145,7 +145,7 @@ func TestAStepHasTheConnectionThatItNeeds(t *testing.T) {
 						return c.see(m)
 					}), nil
 				}}
-				locker := k.make(kept(2*shared, []compat.Source{compat.Pooled(pool)}), compat.Options{})
+				locker := k.make(kept(2*shared, []compat.Source{compat.Pooled(pool)}), compat.Options{NoRenew: true})
 				var all sync.WaitGroup
 				for n := range 6 {
 					all.Go(func() {

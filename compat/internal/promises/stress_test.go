@@ -37,13 +37,13 @@ func TestStress(t *testing.T) {
 	}
 	const f, no = true, false
 	for _, k := range []kind{
-		{"getset:guarded", f, getsetlock.Guarded{Options: getsetlock.Options{Fence: f}}, compat.Options{Renew: true}},
-		{"getset:guarded nofence pinned", no, getsetlock.Guarded{}, compat.Options{Renew: true}},
-		{"getset:listed", no, getsetlock.ListCAS{}, compat.Options{Renew: true}},
-		{"tx:renamed pinned", f, txlock.Renamed{Options: txlock.Options{Fence: f}}, compat.Options{Renew: true}},
-		{"tx:guarded signal", no, txlock.Guarded{}, compat.Options{Renew: true, Signal: true}},
-		{"set:watched pinned", no, setlock.Watched{}, compat.Options{}},
-		{"set:lua", f, setlock.Lua{Options: setlock.Options{Fence: f}}, compat.Options{Renew: true}},
+		{"getset:guarded", f, getsetlock.Guarded{Options: getsetlock.Options{Fence: f}}, compat.Options{}},
+		{"getset:guarded nofence pinned", no, getsetlock.Guarded{}, compat.Options{}},
+		{"getset:listed", no, getsetlock.ListCAS{}, compat.Options{}},
+		{"tx:renamed pinned", f, txlock.Renamed{Options: txlock.Options{Fence: f}}, compat.Options{}},
+		{"tx:guarded signal", no, txlock.Guarded{}, compat.Options{Signal: true}},
+		{"set:watched pinned", no, setlock.Watched{}, compat.Options{NoRenew: true}},
+		{"set:lua", f, setlock.Lua{Options: setlock.Options{Fence: f}}, compat.Options{}},
 	} {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()

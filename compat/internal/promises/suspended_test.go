@@ -18,7 +18,7 @@ func TestLostWhileSuspended(t *testing.T) {
 			for _, by := range []time.Duration{time.Hour, -time.Hour} {
 				inWorld(t, kind, func(w *world) {
 					c := simulate.NewClock()
-					k, n := w.client(compat.Options{Clock: c, Renew: renews})
+					k, n := w.client(compat.Options{Clock: c, NoRenew: !renews})
 					l := w.try(k, time.Minute)
 					pass(5 * time.Second)
 					if !believes(l) {
@@ -56,7 +56,7 @@ func TestACallFindsTheEndFirst(t *testing.T) {
 		for name, call := range calls {
 			inWorld(t, kind, func(w *world) {
 				c, lost := simulate.NewClock(), 0
-				k, _ := w.client(compat.Options{Clock: c, Observer: func(e compat.Event) {
+				k, _ := w.client(compat.Options{NoRenew: true, Clock: c, Observer: func(e compat.Event) {
 					if e.Kind == compat.EventLost {
 						lost++
 					}
@@ -87,7 +87,7 @@ func TestAcquiredWhileTheClockIsSet(t *testing.T) {
 		for n, reached := 1, true; reached && n < 40; n++ {
 			inWorld(t, kind, func(w *world) {
 				c := simulate.NewClock()
-				k, net := w.client(compat.Options{Clock: c})
+				k, net := w.client(compat.Options{NoRenew: true, Clock: c})
 				net.Expect(faulty.Then(func() { c.Set(time.Hour) }).At(n))
 				l, err := k.TryLock(background, kind.key, medium)
 				reached = net.Count() >= n
@@ -110,7 +110,7 @@ func TestAcquiredWhileTheClockIsSet(t *testing.T) {
 func TestAdoptedIsNoSecret(t *testing.T) {
 	eachKind(t, keepers(), func(t *testing.T, kind kind) {
 		inWorld(t, kind, func(w *world) {
-			k, _ := w.client(compat.Options{})
+			k, _ := w.client(compat.Options{NoRenew: true})
 			l := w.try(k, long)
 			adopted, err := k.Adopt(background, l.Key(), l.Token(), long)
 			if err != nil {

@@ -72,7 +72,7 @@ func TestWaitingForAConnectionIsBounded(t *testing.T) {
 				t.Run(sc.name+"/"+q.name+"/"+who, func(t *testing.T) {
 					eachKind(t, scarce(), func(t *testing.T, k kind) {
 						inWorld(t, k, func(w *world) {
-							o := compat.Options{Clock: clock.New(), Timeout: time.Second, Cleanup: 200 * time.Millisecond}
+							o := compat.Options{NoRenew: true, Clock: clock.New(), Timeout: time.Second, Cleanup: 200 * time.Millisecond}
 							limit := o.Timeout
 							ctx := background
 							switch who {
@@ -128,7 +128,7 @@ func TestRenewalsWithoutAConnection(t *testing.T) {
 				defer server.Close()
 				waits := announced{make(chan struct{}, 100), new(atomic.Bool)}
 				p := &redis.Pool{MaxActive: 1, Wait: true, MaxIdle: 1, DialContext: server.GetContext}
-				locker := compat.New(announcing{p, waits}, getsetlock.Guarded{}, compat.Options{Clock: stands, Renew: true})
+				locker := compat.New(announcing{p, waits}, getsetlock.Guarded{}, compat.Options{Clock: stands})
 				locks := make([]*compat.Lock, size)
 				for i := range locks {
 					l, err := locker.TryLock(background, fmt.Sprint("k", i), 3*time.Second)
@@ -219,7 +219,7 @@ func TestCleanupIsBounded(t *testing.T) {
 		for _, q := range questions {
 			for n, reached := 1, true; reached && n < 40; n++ {
 				inWorld(t, k, func(w *world) {
-					locker, net := w.client(compat.Options{Timeout: time.Hour, Cleanup: 250 * time.Millisecond})
+					locker, net := w.client(compat.Options{NoRenew: true, Timeout: time.Hour, Cleanup: 250 * time.Millisecond})
 					l := w.try(locker, long)
 					net.Expect(func(m faulty.Message) faulty.Fate {
 						if m.N >= n {
@@ -246,7 +246,7 @@ func TestCleanupIsBounded(t *testing.T) {
 func TestASilentKeyCostsTheOthersNothing(t *testing.T) {
 	eachKind(t, composites(false)[:3], func(t *testing.T, k kind) {
 		inWorld(t, k, func(w *world) {
-			locker, net := w.client(compat.Options{Timeout: time.Hour})
+			locker, net := w.client(compat.Options{NoRenew: true, Timeout: time.Hour})
 			l := w.try(locker, long)
 			net.Expect(faulty.Fate{Before: time.Hour}.At(1))
 			ctx, cancel := context.WithCancel(background)
@@ -269,7 +269,7 @@ func TestReleaseTokenAfterTheEnd(t *testing.T) {
 	eachKind(t, all(false), func(t *testing.T, k kind) {
 		for _, silent := range []bool{false, true} {
 			inWorld(t, k, func(w *world) {
-				locker, net := w.client(compat.Options{Timeout: time.Hour})
+				locker, net := w.client(compat.Options{NoRenew: true, Timeout: time.Hour})
 				l := w.try(locker, long)
 				key, token := l.Key(), l.Token()
 				if _, err := l.Detach(background); err != nil {
@@ -307,7 +307,7 @@ func TestRepairWithShortContexts(t *testing.T) {
 					for _, key := range []string{"k", "a"} {
 						w.do("SET", key, protocol.NewToken())
 					}
-					locker, _ := w.client(compat.Options{})
+					locker, _ := w.client(compat.Options{NoRenew: true})
 					until := time.Now().Add(2 * time.Minute)
 					var got atomic.Int32
 					var wg sync.WaitGroup
@@ -347,7 +347,7 @@ func TestManyDeadConnections(t *testing.T) {
 					inWorld(t, k, func(w *world) {
 						pool := &redis.Pool{MaxIdle: 200, DialContext: w.servers[0].GetContext}
 						defer pool.Close()
-						locker := w.kind.make([]compat.Source{compat.Pooled(pool)}, compat.Options{Clock: clock.New()})
+						locker := w.kind.make([]compat.Source{compat.Pooled(pool)}, compat.Options{NoRenew: true, Clock: clock.New()})
 						l := w.try(locker, long)
 						conns := make([]redis.Conn, dead)
 						for i := range conns {
@@ -377,13 +377,13 @@ func TestPanickingObserver(t *testing.T) {
 				for _, q := range []question{questions[0], questions[1], questions[2], questions[3], questions[6]} {
 					inWorld(t, k, func(w *world) {
 						var panics atomic.Bool
-						locker, _ := w.client(compat.Options{Observer: compat.Observer(func(e compat.Event) {
+						locker, _ := w.client(compat.Options{NoRenew: true, Observer: compat.Observer(func(e compat.Event) {
 							if e.Kind == bad && panics.Load() {
 								panics.Store(false)
 								panic("an Observer's own")
 							}
 						})})
-						rival, _ := w.client(compat.Options{})
+						rival, _ := w.client(compat.Options{NoRenew: true})
 						l := w.try(locker, medium)
 						if bad == compat.EventRefused {
 							if _, err := rival.TryLock(background, k.another(1), medium); err != nil {
@@ -429,9 +429,9 @@ func TestLockEndsAfterItsContext(t *testing.T) {
 	eachKind(t, all(false), func(t *testing.T, k kind) {
 		for after := time.Second; after < 2*time.Second; after += 50 * time.Millisecond {
 			inWorld(t, k, func(w *world) {
-				rival, _ := w.client(compat.Options{})
+				rival, _ := w.client(compat.Options{NoRenew: true})
 				w.try(rival, long)
-				locker, _ := w.client(compat.Options{})
+				locker, _ := w.client(compat.Options{NoRenew: true})
 				deadline := time.Now().Add(after)
 				ctx, cancel := context.WithDeadline(background, deadline.Add(200*time.Millisecond))
 				defer cancel()

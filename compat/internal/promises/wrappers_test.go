@@ -35,7 +35,7 @@ func TestReadersShareThroughWrappers(t *testing.T) {
 		quorum("redlock of structs", true, []string{"2.4", "2.4", "2.4"}, plain{read}, plain{read}, plain{read}),
 	}, func(t *testing.T, k kind) {
 		inWorld(t, k, func(w *world) {
-			locker, _ := w.client(compat.Options{})
+			locker, _ := w.client(compat.Options{NoRenew: true})
 			first := w.try(locker, long)
 			start := time.Now()
 			second, err := locker.Lock(w.within(2*long), k.key, long)
@@ -88,14 +88,14 @@ func costs(t *testing.T, k kind) (text string) {
 	inWorld(t, k, func(w *world) {
 		make := w.kind.make
 		w.kind.make = func(s []compat.Source, o compat.Options) *compat.Locker { return make(kept(2, s), o) }
-		locker, net := w.client(compat.Options{})
+		locker, net := w.client(compat.Options{NoRenew: true})
 		l := w.try(locker, long)
 		net.Expect(nil)
 		l.Release(background) //nolint:errcheck
 		text = fmt.Sprintf("pinned: release %d", net.Writes())
 
 		w.kind.make = make
-		locker, net = w.client(compat.Options{Renew: true})
+		locker, net = w.client(compat.Options{})
 		var locks []*compat.Lock
 		for n := range 5 {
 			l, err := locker.TryLock(background, k.another(n), 9*time.Second)

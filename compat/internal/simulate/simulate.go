@@ -74,10 +74,9 @@ func Draw(seed uint64) Config {
 	}
 	c.Pool = []int{0, 0, 1, 2, 4}[r.IntN(5)]
 	c.Options = compat.Options{
-		Renew:       r.IntN(2) == 0,
-		Signal:      r.IntN(3) == 0,
-		MaxHandoffs: []int{0, 0, 1, -1}[r.IntN(4)],
-		Timeout:     []time.Duration{0, 300 * time.Millisecond, time.Second}[r.IntN(3)],
+		NoRenew: r.IntN(2) == 0,
+		Signal:  r.IntN(3) == 0,
+		Timeout: []time.Duration{0, 300 * time.Millisecond, time.Second}[r.IntN(3)],
 	}
 	if c.Keep = []int{16, 4, 1, 0}[r.IntN(4)]; c.Pool > 0 {
 		c.Pool += 2 * c.Lockers * ((c.Keep + 1) / 2) // what is shared does not come back when a pool is empty
@@ -93,8 +92,7 @@ func Draw(seed uint64) Config {
 	c.Millis = r.IntN(3) == 0
 	c.Options.Prefix = []string{"", "", "app-"}[r.IntN(3)]
 	c.Options.Cleanup = []time.Duration{0, 0, time.Second}[r.IntN(3)]
-	c.Options.MinPoll = []time.Duration{0, 0, 50 * time.Millisecond}[r.IntN(3)]
-	c.Options.MaxPoll = []time.Duration{0, 0, time.Second}[r.IntN(3)]
+	c.Options.Poll = []time.Duration{0, 0, time.Second}[r.IntN(3)]
 	return c.fitting()
 }
 
@@ -112,9 +110,9 @@ func (c Config) fitting() Config {
 }
 
 func (c Config) String() string {
-	return fmt.Sprintf("seed %d: %s on %s, %d processes × %d Lockers × %d goroutines, %d keys, pool %d, %s; renew %v, keeps %d, signal %v, hand-offs %d, timeout %v, prefix %q, millis %v, skew %v, elects %v",
+	return fmt.Sprintf("seed %d: %s on %s, %d processes × %d Lockers × %d goroutines, %d keys, pool %d, %s; renew %v, keeps %d, signal %v, timeout %v, prefix %q, millis %v, skew %v, elects %v",
 		c.Seed, c.Kind.Name, strings.Join(c.At, "+"), c.Processes, c.Lockers, c.Workers, c.Keys, c.Pool, c.Faults.Name,
-		c.Options.Renew, c.Keep, c.Options.Signal, c.Options.MaxHandoffs, c.Options.Timeout, c.Options.Prefix, c.Millis, c.Skew, c.Elects)
+		!c.Options.NoRenew, c.Keep, c.Options.Signal, c.Options.Timeout, c.Options.Prefix, c.Millis, c.Skew, c.Elects)
 }
 
 // A Report is what came of a run, or of many.

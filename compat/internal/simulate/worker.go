@@ -166,7 +166,7 @@ func (x *worker) inside(c client, l *compat.Lock, key string, ttl time.Duration)
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	var shown []compat.Handle // to be released by somebody, when the lock is over
-	if w.Options.Renew && w.Keys > 2 && x.IntN(2) == 0 {
+	if !w.Options.NoRenew && w.Keys > 2 && x.IntN(2) == 0 {
 		// There are enough for everybody.
 		x.several(c, key, ttl)
 	}

@@ -200,11 +200,14 @@ func (s *Stock) ring() {
 	})
 }
 
-// Close has all that are kept go back, and keeps none from then on.
+// Close has all that are kept go back, keeps none from then on, and gives up the Gets under way.
 func (s *Stock) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
+	for _, f := range s.under {
+		f.cancel()
+	}
 	for len(s.kept) > 0 {
 		s.part(0)
 	}

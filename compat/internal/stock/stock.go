@@ -63,10 +63,9 @@ type waiter struct {
 type fetch struct {
 	by     *waiter // for whom it began
 	began  time.Time
-	job    context.Context // ends when nobody may be left to wait for it: its Locker was closed
-	done   func()
 	ctx    context.Context
 	cancel context.CancelFunc
+	done   func() // to who waits for what is left to be done
 }
 
 const (
@@ -137,8 +136,8 @@ func (s *Stock) fill() {
 	}
 	for n := s.counted(); n < min(len(s.waiting), room); n++ {
 		f := &fetch{by: s.waiting[n], began: time.Now()}
-		f.job, f.done = cleaning.Of(f.by.ctx, cleaning.Alone).Keep(f.by.ctx, forsaken)
-		f.ctx, f.cancel = context.WithCancel(f.job)
+		f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(f.by.ctx))
+		f.done = cleaning.Of(f.by.ctx, cleaning.Alone).Brief()
 		s.under = append(s.under, f)
 		go s.fetch(f)
 	}
@@ -216,24 +215,16 @@ func (s *Stock) fetch(f *fetch) {
 	case !given: // all that wait would get the same
 		s.room = 1
 		for _, w := range s.waiting {
-			w.fail(err)
+			w.err = err
+			w.came <- struct{}{}
 		}
 		s.waiting = nil
-	case f.job.Err() != nil && slices.Contains(s.waiting, f.by):
-		s.waiting = slices.DeleteFunc(s.waiting, func(w *waiter) bool { return w == f.by })
-		f.by.fail(limit.Cause(f.job))
 	}
 	if len(s.waiting) == 0 {
 		s.room = 1
 	}
 	s.fill()
 	s.spare()
-}
-
-// fail has it wait no longer.
-func (w *waiter) fail(err error) {
-	w.err = err
-	w.came <- struct{}{}
 }
 
 // give gives c to who has waited longest; else it stays, or goes back to its pool. s.mu is held.

@@ -70,7 +70,7 @@ func us(t testing.TB, addr string, c client, a algorithm, lease time.Duration) s
 	alg := a.new(lease)
 	return side{
 		addr: addr, key: c.key(t), conn: protocol.NewConn(conn), a: alg,
-		locks: compat.New(pool, alg, compat.Options{MinPoll: time.Millisecond, MaxPoll: c.poll}),
+		locks: compat.New(pool, alg, compat.Options{Poll: c.poll}),
 	}
 }
 

@@ -129,9 +129,9 @@ func (a *Agent) Run(k int) {
 
 // runShipped runs one attempt through the shipping Locker.
 func (a *Agent) runShipped(algo protocol.Algorithm) {
-	o := compat.Options{Clock: ticker{a: a}, Rand: func() float64 { return 0 }, Signal: a.Setup.Signal}
+	o := compat.Options{Clock: ticker{a: a}, Rand: func() float64 { return 0 }, NoRenew: !a.Setup.Batch, Signal: a.Setup.Signal}
 	if a.Setup.Batch {
-		o.Renew, o.Observer = true, observer{a}.Observe
+		o.Observer = observer{a}.Observe
 	}
 	k := compat.NewOn(a.source(), algo, o)
 	ctx := context.Background()
@@ -237,7 +237,7 @@ func (a *Agent) downgrade(ctx context.Context, lock *compat.Lock) *compat.Lock {
 	a.begin(Extending)
 	sent := a.sent
 	readers := compat.NewOn(a.source(), recorder{a.Setup.Readers(a.ID, a.token), a},
-		compat.Options{Clock: ticker{a: a}, Rand: func() float64 { return 0 }})
+		compat.Options{Clock: ticker{a: a}, Rand: func() float64 { return 0 }, NoRenew: true})
 	next, err := rwlock.Downgrade(ctx, lock, readers, a.Setup.TTL)
 	if err != nil && lock.Context().Err() == nil { // it was not detached
 		if a.sent > sent {

@@ -55,7 +55,7 @@ func (p *Probe) freeFor(snap oldredis.Snapshot, like int) (ok bool) {
 	fresh := &client.Agent{Setup: p.c, ID: 8}
 	k := compat.NewOn(compat.Source{Get: p.dial, Prompt: true}, client.Unchecked{Algorithm: fresh.Algorithm(like)},
 		compat.Options{
-			Clock: waiting{p: p}, Rand: func() float64 { return 0 }, MinPoll: 500 * time.Millisecond, MaxPoll: time.Second,
+			Clock: waiting{p: p}, Rand: func() float64 { return 0 }, Poll: time.Second, NoRenew: true,
 		})
 	_, err := k.Lock(context.Background(), p.c.Key, p.c.TTL)
 	return err == nil

@@ -36,18 +36,9 @@ func (h *Handle) UnmarshalText(s []byte) error {
 	return nil
 }
 
-// Handle names the lock to another process, which may release it ([Locker.ReleaseHandle]) or adopt
-// it when its holder is gone ([Locker.AdoptHandle]). With getsetlock each extension makes a new
-// handle. To give a held lock away, use [Lock.Detach].
-func (l *Lock) Handle() Handle { return Handle{Key: l.lease.Key, Token: l.Token()} }
+func (l *held) Handle() Handle { return Handle{Key: l.lease.Key, Token: l.Token()} }
 
-// Detach gives the lock away without releasing it: this process no longer renews or releases it,
-// and its context ends with cause [ErrDetached]. The handle can be adopted until [Lock.Until].
-// Detach returns [ErrLost], [ErrReleased], [ErrHandedOff] or [ErrDetached] if the lock is no longer
-// held, and any other error if it is not known what the key holds: the lock then stays held here.
-// After an extension of unknown outcome, extend the lock once more before you detach it. That does not
-// help a lock that can't change its token (Traits.Rotates): the one before may still run.
-func (l *Lock) Detach(ctx context.Context) (Handle, error) {
+func (l *held) Detach(ctx context.Context) (Handle, error) {
 	if err := l.begin(ctx); err != nil {
 		return Handle{}, err
 	}
@@ -78,7 +69,7 @@ func (k *Locker) AdoptHandle(ctx context.Context, h Handle, ttl time.Duration) (
 	if err := k.names(h, ttl); err != nil {
 		return nil, err
 	}
-	return k.adopt(ctx, h.Key, h.Token, ttl, start)
+	return forUser(k.adopt(ctx, h.Key, h.Token, ttl, start))
 }
 
 // ReleaseHandle is ReleaseToken of the lock that h names.

@@ -12,15 +12,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// Handoff gives the lock to a new holder in this process, without releasing it on the server. The
-// new Lock has its own fence if the algorithm draws them, a token that nobody else knows, and ends
-// ttl from now. For that the lock is extended on the server, unless no fence is drawn, nobody knows
-// the token and three quarters of ttl are left. This Lock is then over, and its context ends with
-// cause [ErrHandedOff]. On an error there is no new Lock: it is [ErrLost] if the lock is no longer
-// ours, and any other error if the lock may not have been extended, as for [Lock.Extend].
-//
-// [Lock.Release] does the same by itself if somebody in this process waits for the lock.
-func (l *Lock) Handoff(ctx context.Context, ttl time.Duration) (*Lock, error) {
+func (l *held) Handoff(ctx context.Context, ttl time.Duration) (*Lock, error) {
 	if err := l.k.validTTL(l.lease.Key, ttl); err != nil {
 		return nil, err
 	}
@@ -55,11 +47,11 @@ func (l *Lock) Handoff(ctx context.Context, ttl time.Duration) (*Lock, error) {
 		l.k.undo(ctx, newLoose(next, ttl, start), nil) //nolint:errcheck // a panic is on its way
 		l.k.queues.Gone(&l.place)
 	})
-	return l.k.hold(ctx, false, next, ttl, renews, start, 0)
+	return forUser(l.k.hold(ctx, false, next, ttl, renews, start, 0))
 }
 
 // ended is why the lock has; nil: it has not.
-func (l *Lock) ended() error {
+func (l *held) ended() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state.Cause() == lease.None && !l.state.Leaving() {
@@ -69,20 +61,21 @@ func (l *Lock) ended() error {
 }
 
 // is asks the state machine.
-func (l *Lock) is(f func(s *lease.State) bool) bool {
+func (l *held) is(f func(s *lease.State) bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return f(&l.state)
 }
 
 // pass is l on its way from its release to the next holder, nobody's yet; nil: l does not hold it any more.
-func (l *Lock) pass(ttl time.Duration, now time.Time) *loose {
+func (l *held) pass(ttl time.Duration, now time.Time) *loose {
 	l.mu.Lock()
 	le, secret := believed(l.lease, &l.state), l.state.Secret()
 	passes := l.state.On(lease.Event{Kind: lease.Pass, At: now}) == lease.OK
 	if passes {
 		l.k.scheduler.Remove(&l.item)
 		l.endContext()
+		l.watch.Stop()
 	}
 	l.mu.Unlock()
 	if !passes {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -158,6 +160,53 @@ func TestWhatIsKnownToBeShareable(t *testing.T) {
 			if got := stock.Shareable(conn); got != c.want {
 				t.Errorf("shareable: %v", got)
 			}
+		})
+	}
+}
+
+// A lock that nobody can reach any more is renewed no longer, and ends as lost, with that as its reason; one that is
+// reached is renewed.
+func TestForsakenLockEnds(t *testing.T) {
+	for _, reached := range []bool{false, true} {
+		inItsOwnTime(t, func(t *testing.T, p *redis.Pool) {
+			var mu sync.Mutex
+			var lost error
+			var lingers int
+			k := compat.New(p, txlock.Renamed{}, compat.Options{Observer: func(e compat.Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				switch e.Kind {
+				case compat.EventLost:
+					lost = e.Err
+				case compat.EventLingers:
+					lingers++
+				}
+			}})
+			const ttl = 10 * time.Second
+			l := try(t, k, "k")
+			if err := l.Extend(background, ttl); err != nil {
+				t.Fatal(err)
+			}
+			over := func() bool { mu.Lock(); defer mu.Unlock(); return lost != nil }
+			for n := 0; n < 300 && (reached || !over()); n++ { // the runtime takes its time to notice
+				if !reached {
+					l = nil
+					runtime.GC()
+				}
+				time.Sleep(ttl / 2)
+				synctest.Wait()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if reached != (lost == nil) || lost != nil && !strings.Contains(lost.Error(), "nobody could reach the lock") {
+				t.Errorf("reached %v: lost %v", reached, lost)
+			}
+			if reached {
+				if lingers != 1 {
+					t.Errorf("told %d times that a lock is held for long", lingers)
+				}
+			}
+			runtime.KeepAlive(l)
 		})
 	}
 }

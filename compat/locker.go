@@ -89,7 +89,7 @@ type Locker struct {
 	invalid   error // its Backend is another Locker's
 	o         Options
 	plain     context.Context // that of most steps, without a limit
-	scheduler schedule.Scheduler[*Lock]
+	scheduler schedule.Scheduler[*held]
 	queues    queue.Queues[loose]
 	tasks     sync.WaitGroup // in the background
 	crew      *cleaning.Crew // for what a Backend leaves to be done behind a step
@@ -147,7 +147,7 @@ func NewLocker(b Backend, o Options) *Locker {
 		k.queues.Signals = k.abilities.server.signals(k.now, func(ctx context.Context) (context.Context, func()) { return k.step(ctx, o.Timeout) }, k.cleanup)
 	}
 	k.scheduler.Clock, k.scheduler.Renew = o.Clock, k.renewAll
-	k.scheduler.End = func(l *Lock, at time.Time) { l.on(lease.Event{Kind: lease.Tick, At: at}, Grant{}) }
+	k.scheduler.End = func(l *held, at time.Time) { l.on(lease.Event{Kind: lease.Tick, At: at}, Grant{}) }
 	if s := k.abilities.server; s != nil && s.inTurn() {
 		k.queues.Handoffs = -1
 	}
@@ -180,7 +180,15 @@ func (k *Locker) TryLock(ctx context.Context, key string, ttl time.Duration) (*L
 	if err != nil {
 		return nil, k.closed(k.refusal(op, key, ttl, err))
 	}
-	return k.hold(ctx, false, l, ttl, !k.o.NoRenew, start, 1)
+	return forUser(k.hold(ctx, false, l, ttl, !k.o.NoRenew, start, 1))
+}
+
+// forUser is a lock that was obtained, for its user.
+func forUser(l *held, err error) (*Lock, error) {
+	if err != nil {
+		return nil, err
+	}
+	return l.lock(), nil
 }
 
 // closed is err of a call; ErrClosed if it did nothing, for Close came in between.
@@ -220,7 +228,7 @@ func (k *Locker) refusal(ctx context.Context, key string, ttl time.Duration, err
 //
 // ctx bounds the wait, not the lock: it may end once Lock has returned.
 func (k *Locker) Lock(ctx context.Context, key string, ttl time.Duration) (*Lock, error) {
-	return k.lock(ctx, false, key, ttl)
+	return forUser(k.lock(ctx, false, key, ttl))
 }
 
 // Do waits for the lock, calls f while it holds it, and releases it. The context
@@ -268,13 +276,13 @@ func (k *Locker) Adopt(ctx context.Context, key, token string, ttl time.Duration
 		return nil, ErrClosed
 	}
 	defer k.crew.Leave()
-	return k.adopt(ctx, key, token, ttl, start)
+	return forUser(k.adopt(ctx, key, token, ttl, start))
 }
 
 // adopt is Adopt of a key with its prefix. That its time ran out before the server's answer, or that
 // the clock was set ahead meanwhile, tells nothing of a key that nobody here had believed in yet: it
 // is asked again, once.
-func (k *Locker) adopt(ctx context.Context, key, token string, ttl time.Duration, start time.Time) (*Lock, error) {
+func (k *Locker) adopt(ctx context.Context, key, token string, ttl time.Duration, start time.Time) (*held, error) {
 	for again := false; ; again = true {
 		h, err := k.find(ctx, key, token, ttl)
 		if err != nil {
@@ -435,7 +443,7 @@ func (k *Locker) validTTL(key string, ttl time.Duration) error {
 	return err
 }
 
-func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Duration) (_ *Lock, err error) {
+func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Duration) (_ *held, err error) {
 	start := k.now()
 	key, err = k.valid(key, ttl)
 	if err != nil {

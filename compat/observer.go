@@ -31,6 +31,7 @@ const (
 	EventExtended Kind = "extended" // by Extend or by a renewal
 	EventFailed   Kind = "failed"   // a renewal failed and will be tried again
 	EventLost     Kind = "lost"     // the lease is no longer ours, or about to end
+	EventLingers  Kind = "lingers"  // it was renewed for a hundred times its ttl, and nobody has released it; told once
 	EventReleased Kind = "released" // released, or handed off; Err if it was no longer ours or the outcome is unknown
 	EventRepaired Kind = "repaired" // a key that nothing would have ended was given an end
 	EventWeaker   Kind = "weaker"   // package probe took a weaker lock than other clients may get; Err says why
@@ -42,7 +43,7 @@ func Slog(l *slog.Logger) Observer {
 	return func(e Event) {
 		level := slog.LevelDebug
 		switch e.Kind {
-		case EventLost, EventFailed, EventWeaker:
+		case EventLost, EventFailed, EventWeaker, EventLingers:
 			level = slog.LevelWarn
 		case EventAcquired, EventReleased, EventRepaired:
 			if level = slog.LevelInfo; errors.Is(e.Err, ErrLost) { // noticed by the release

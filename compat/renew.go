@@ -13,10 +13,13 @@ import (
 
 // renewAll renews locks that are due together: those that one server can be asked at once in
 // one write, the others one by one.
-func (k *Locker) renewAll(due []*Lock) {
+func (k *Locker) renewAll(due []*held) {
 	locks, leases := due[:0], make([]Grant, 0, len(due))
 	for _, l := range due {
-		if l.tryBegin() {
+		if l.forsaken.Load() {
+			l.saw(errForsaken)
+			l.on(lease.Event{Kind: lease.Forsake, At: k.now()}, Grant{})
+		} else if l.tryBegin() {
 			locks, leases = append(locks, l), append(leases, l.current())
 		} else { // it is being extended or released
 			l.on(lease.Event{Kind: lease.Postpone, At: k.now()}, Grant{})
@@ -31,7 +34,7 @@ func (k *Locker) renewAll(due []*Lock) {
 		}
 	}
 	schedule.AtOnce(len(batches), func(n int) {
-		batch := make([]*Lock, len(batches[n]))
+		batch := make([]*held, len(batches[n]))
 		for i, at := range batches[n] {
 			batch[i] = locks[at]
 		}
@@ -47,8 +50,8 @@ func (k *Locker) renewAll(due []*Lock) {
 // renewBatch renews several locks in one write. Those whose outcome is open, or that need to
 // be read first, are returned: to be renewed one by one. So are those that were refused: one address of several
 // servers can refuse together what it does one by one.
-func (k *Locker) renewBatch(batch []*Lock) (open []*Lock) {
-	locks := make([]*Lock, 0, len(batch))
+func (k *Locker) renewBatch(batch []*held) (open []*held) {
+	locks := make([]*held, 0, len(batch))
 	var leases []Grant
 	var ttls []time.Duration
 	least := k.o.Timeout
@@ -82,7 +85,7 @@ func (k *Locker) renewBatch(batch []*Lock) (open []*Lock) {
 }
 
 // renew is one renewal of one lock, which is busy.
-func (l *Lock) renew() {
+func (l *held) renew() {
 	defer l.end()
 	l.mu.Lock()
 	if l.state.Leaving() {
@@ -103,12 +106,19 @@ func (l *Lock) renew() {
 	}
 }
 
+// lingers is for how many ttls a lock is held when that is told.
+const lingers = 100
+
 // renewed shows how a renewal ended. One that failed is tried again soon, if the lock may
 // still be ours.
-func (l *Lock) renewed(err error, start time.Time) {
+func (l *held) renewed(err error, start time.Time) {
 	switch {
 	case err == nil:
 		l.k.see(Event{Kind: EventExtended, Key: l.lease.Key, Lease: l.current().Lease, Took: l.k.elapsed(start)}, nil)
+		if !l.long && start.Sub(l.since) >= lingers*l.ttl() {
+			l.long = true
+			l.k.see(Event{Kind: EventLingers, Key: l.lease.Key, Lease: l.current().Lease, Took: start.Sub(l.since)}, nil)
+		}
 	case !errors.Is(err, ErrLost) && l.ended() == nil:
 		l.k.see(Event{Kind: EventFailed, Key: l.lease.Key, Lease: l.current().Lease, Err: err}, nil)
 	}

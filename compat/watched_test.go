@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
@@ -47,7 +48,7 @@ func TestPatientWaits(t *testing.T) {
 		for _, skew := range []time.Duration{time.Hour, -time.Hour} {
 			w := newWorld(t, "2.4")
 			a := getsetlock.Patient{Lease: ttl}
-			holder, _ := w.client(a)
+			holder := compat.NewOn(w.source(), a, compat.Options{Clock: w.clock})
 			k, _ := w.skewed(a, skew)
 			got := false
 			done := inBackground(func() {

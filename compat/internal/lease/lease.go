@@ -111,6 +111,9 @@ const (
 	Pass
 	// Detach: the lock leaves the process with its value.
 	Detach
+
+	// Forsake: nobody can reach the lock any more. It is not renewed, and ends with its lease.
+	Forsake
 )
 
 // An Event is one thing that happened to a lock, at a moment of its Locker's clock.
@@ -291,6 +294,9 @@ func (s *State) On(e Event) Verdict {
 			return Read
 		}
 		s.leave(Detached)
+
+	case Forsake:
+		s.renews, s.renewAt = false, time.Time{}
 	}
 	return OK
 }

@@ -1,0 +1,341 @@
+package compat
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat/internal/lease"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/internal/queue"
+	"github.com/setnxlock/setnxlock/compat/internal/schedule"
+	"github.com/setnxlock/setnxlock/compat/protocol"
+)
+
+// held is a lock that is held, and what the engine has of it. A [Lock] is its user's.
+type held struct {
+	k     *Locker
+	since time.Time
+
+	parent context.Context // that of Do, or of the caller that took the lock
+	bound  bool            // the lock's context ends with parent
+	closed bool            // its Locker's Close has released it; mu guards it
+	busy   bool            // a step is under way: one at a time; mu guards it
+
+	mu     sync.Mutex
+	state  lease.State // what is believed; on alone changes it
+	lease  Grant       // what a lease carries beside that; its Key never changes
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	stop   context.CancelFunc // ends the renewal under way, if it is this lock's alone
+
+	why   error         // what the last step ended with
+	freed chan struct{} // closed when it has ended; nil: nobody waits for that
+
+	watch    runtime.Cleanup // of the Lock that its user has
+	forsaken atomic.Bool     // nobody can reach that any more
+	long     bool            // it was told that it is held for long; a step that is under way has it
+
+	item  schedule.Item[*held]
+	place queue.Holder[loose]
+}
+
+// hold makes a Lock of a lease that has just been obtained. Its context ends with parent if
+// it is bound to it.
+func (k *Locker) hold(parent context.Context, bound bool, le Grant, ttl time.Duration, renew bool, start time.Time, tries int) (*held, error) {
+	l := &held{k: k, since: k.now(), parent: parent, bound: bound, lease: le}
+	l.state = lease.New(claimOf(le, ttl), renew, l.since)
+	if le.How == protocol.Adopted { // a part of it may still have the value that the adopter came with
+		l.state.On(lease.Event{Kind: lease.Disclose})
+	}
+	if !k.abilities.Shared {
+		k.queues.Took(l.lease.Key, &l.place, l.since)
+	}
+	l.item.Of = l
+	if !k.scheduler.Add(&l.item, times(&l.state), l.since) {
+		l.release(parent) //nolint:errcheck // Close came in between: what stays ends with its lease
+		return nil, ErrClosed
+	}
+	if k.o.Observer != nil {
+		k.see(Event{Kind: EventAcquired, Key: l.lease.Key, Lease: l.current().Lease, Took: l.since.Sub(start), Tries: tries}, func() {
+			l.release(context.Background()) //nolint:errcheck // a panic is on its way
+		})
+	}
+	return l, nil
+}
+
+// times are when a lock ends and is renewed: a thirtieth of the ttl sooner, if others are.
+func times(s *lease.State) schedule.Times {
+	return schedule.Times{End: s.End(), Renew: s.RenewAt(), Early: s.Claim().TTL / 30}
+}
+
+func (l *held) Key() string { return l.lease.Key }
+
+func (l *held) Token() string { return l.Lease().Value }
+
+func (l *held) Fence() int64 { return l.current().Fence }
+
+func (l *held) Until() time.Time { return l.current().Until }
+
+func (l *held) Lease() Lease {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.state.On(lease.Event{Kind: lease.Disclose}) // this value, and not one that comes in between
+	return believed(l.lease, &l.state).Lease
+}
+
+func (l *held) current() Grant {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return believed(l.lease, &l.state)
+}
+
+func (l *held) value(i int) (string, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state.Value(i)
+}
+
+func (l *held) Context() context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx == nil {
+		parent := l.parent
+		if !l.bound {
+			parent = context.WithoutCancel(parent)
+		}
+		l.ctx, l.cancel = context.WithCancelCause(parent)
+		if l.bound {
+			l.ctx = context.WithValue(l.ctx, ofLock{}, &Lock{l})
+		}
+		l.endContext()
+	}
+	return l.ctx
+}
+
+// on tells the state machine what happened, and brings in line with it what hangs on it: the
+// scheduler, the context, and what watches for a loss.
+func (l *held) on(e lease.Event, le Grant) lease.Verdict {
+	l.mu.Lock()
+	was, end, renew := l.state.Cause(), l.state.End(), l.state.RenewAt()
+	if was == lease.None {
+		follow(&l.lease, e.Kind, le)
+	}
+	v := l.state.On(e)
+	now := l.state.Cause()
+	if now == lease.None && (e.Kind == lease.Tick || end != l.state.End() || renew != l.state.RenewAt()) {
+		l.k.scheduler.Set(&l.item, times(&l.state), e.At)
+	} else if now != lease.None && was == lease.None {
+		l.k.scheduler.Remove(&l.item)
+		l.endContext()
+		l.watch.Stop()
+	}
+	if e.Kind == lease.Release {
+		l.endContext() // before the key goes, and may be another's
+	}
+	l.mu.Unlock()
+	if was == lease.None && now == lease.Lost && (e.Kind <= lease.Release || e.Kind > lease.ReleaseNotSent) {
+		l.wasLost()
+	}
+	return v
+}
+
+// endContext ends the context, if there is one and it is to end. l.mu is held.
+func (l *held) endContext() {
+	if l.cancel == nil {
+		return
+	}
+	switch c := l.state.Cause(); {
+	case c == lease.None && !l.state.Leaving():
+	case l.bound && l.closed && c != lease.Lost:
+		l.cancel(ErrClosed)
+	case c == lease.None, c == lease.Released:
+		l.cancel(nil)
+	default:
+		l.cancel(causeError(l.lease.Key, &l.state, l.why))
+	}
+}
+
+// wasLost tells the queue and the Observer of a loss that no release reports. Without it nobody in this process could
+// take the key again.
+func (l *held) wasLost() {
+	defer l.k.queues.Gone(&l.place)
+	le := l.current()
+	if !l.bound || l.parent.Err() == nil {
+		l.k.see(Event{Kind: EventLost, Key: l.lease.Key, Lease: le.Lease, Took: l.k.elapsed(l.since), Err: l.over()}, nil)
+	}
+}
+
+// over is why the lock has ended.
+func (l *held) over() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return overError(l.lease.Key, &l.state, l.why)
+}
+
+func (l *held) saw(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.why = err
+}
+
+func (l *held) lost(err error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return lostToo(l.lease.Key, &l.state, l.why, err)
+}
+
+// begin waits for its turn to do a step, as long as ctx lets it. tryBegin does not wait.
+func (l *held) begin(ctx context.Context) error {
+	for {
+		l.mu.Lock()
+		if !l.busy {
+			l.busy = true
+			l.mu.Unlock()
+			return nil
+		}
+		if l.freed == nil {
+			l.freed = make(chan struct{})
+		}
+		freed := l.freed
+		l.mu.Unlock()
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return protocol.NotSent.Mark(fmt.Errorf("setnxlock: an extension of %q is still under way: %w", l.lease.Key, limit.Cause(ctx)))
+		}
+	}
+}
+
+func (l *held) tryBegin() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	free := !l.busy
+	l.busy = true
+	return free
+}
+
+func (l *held) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.busy = false
+	if l.freed != nil {
+		close(l.freed)
+		l.freed = nil
+	}
+}
+
+func (l *held) Extend(ctx context.Context, ttl time.Duration) error {
+	if err := l.k.validTTL(l.lease.Key, ttl); err != nil {
+		return err
+	}
+	if !l.k.crew.Enter() {
+		return cmp.Or(l.ended(), ErrClosed)
+	}
+	defer l.k.crew.Leave()
+	if err := l.begin(ctx); err != nil {
+		return err
+	}
+	defer l.end()
+	return l.extend(ctx, ttl)
+}
+
+// extend is one extension. The lock is busy.
+func (l *held) extend(ctx context.Context, ttl time.Duration) error {
+	start := l.k.now()
+	if _, err := l.k.extend(ctx, l, ttl, false, false, lease.Done); err != nil {
+		return err
+	}
+	l.k.see(Event{Kind: EventExtended, Key: l.lease.Key, Lease: l.current().Lease, Took: l.k.elapsed(start)}, nil)
+	return nil
+}
+
+func (l *held) Release(ctx context.Context) error {
+	if !l.k.crew.Enter() { // Close does, or has
+		return l.over()
+	}
+	defer l.k.crew.Leave()
+	return l.release(ctx)
+}
+
+// close is Release for the Locker's Close.
+func (l *held) close(ctx context.Context) error {
+	l.mu.Lock()
+	l.closed = l.state.Cause() == lease.None && !l.state.Leaving()
+	l.mu.Unlock()
+	return l.release(ctx)
+}
+
+func (l *held) isClosed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closed
+}
+
+// release is Release.
+func (l *held) release(ctx context.Context) error {
+	start, ended := l.k.now(), ctx.Err() != nil
+	if l.on(lease.Event{Kind: lease.Release, At: start}, Grant{}) == lease.Over {
+		return l.over()
+	}
+	if !ended && ctx.Err() != nil { // it comes from the lock's own, which ends here
+		at, bounded := ctx.Deadline()
+		if ctx = context.WithoutCancel(ctx); bounded {
+			var done context.CancelFunc
+			ctx, done = context.WithDeadline(ctx, at)
+			defer done()
+		}
+	}
+	ctx, end := l.k.crew.Operation(ctx)
+	defer end()
+	if !l.tryBegin() { // a renewal under way ends first: it must not follow the release (any/renewal-outlives-release)
+		l.mu.Lock()
+		if l.stop != nil {
+			l.stop()
+		}
+		l.mu.Unlock()
+		wait, done := l.k.orCleanup(ctx)
+		err := l.begin(wait)
+		if done(); err != nil {
+			return l.lost(err)
+		}
+		start = l.k.now()
+	}
+	defer l.end()
+
+	ttl := l.ttl()
+	passable := l.is(func(s *lease.State) bool { return s.Passable(l.k.abilities.Rotates, ttl, start) })
+	next, signal := l.k.queues.Successor(&l.place, passable, ttl, start)
+	if next != nil {
+		le := l.current()
+		p := l.pass(ttl, start)
+		if p == nil {
+			next.Grant(queue.Grant[loose]{})
+			return l.over()
+		}
+		defer next.Grant(queue.Grant[loose]{Passed: p}) // that it is over here comes before it begins there
+		l.k.see(Event{Kind: EventReleased, Key: l.lease.Key, Lease: le.Lease, Took: start.Sub(l.since)}, nil)
+		return nil
+	}
+	woken, err := l.k.release(ctx, l, signal)
+	defer func() {
+		if err != nil {
+			l.k.queues.Gone(&l.place)
+		} else {
+			l.k.queues.Released(&l.place, woken, ttl)
+		}
+	}()
+	l.k.see(Event{Kind: EventReleased, Key: l.lease.Key, Lease: l.current().Lease, Took: start.Sub(l.since), Err: err}, nil)
+	return err
+}
+
+// ttl is that of the last extension.
+func (l *held) ttl() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state.Claim().TTL
+}

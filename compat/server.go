@@ -40,6 +40,7 @@ type server struct {
 	shared   *mux.Pool    // of steps that need no connection of their own; nil: each has one
 	whole    atomic.Bool  // the server was seen to keep transactions whole that are pipelined: they can be shared, too
 	underWay atomic.Int32 // steps
+	together together
 
 	owned atomic.Bool // by a Locker
 	pins  bool        // a lease may pin the connection that took it
@@ -293,10 +294,13 @@ func (s *server) release(ctx context.Context, now func() time.Time, l Grant, k *
 		return err
 	}
 	err, ran := s.overPinned(ctx, l, step)
-	if !ran {
-		err = s.do(ctx, l.Key, step)
+	switch {
+	case ran:
+		return err
+	case k == nil && s.joins(&ch):
+		return s.join(ctx, ch)
 	}
-	return err
+	return s.do(ctx, l.Key, step)
 }
 
 // overPinned runs the release of l over the connection that has watched its key since it was taken, if there is one: as

@@ -481,6 +481,8 @@ var table = []mutant{
 	row("a kept connection goes back under WATCH", "stock.Conn.part", never("c.pin != nil && c.Err() == nil"), pinning),
 	row("what is kept never goes back", "stock.Stock.old", swap("!s.Still && time.Since(c.born) >= age", "false"), keeping),
 	row("a Locker keeps more than it may", "stock.Stock.makeRoom", swap("len(s.kept) < s.Most", "true"), keeping),
+	row("a crowd is released one by one", "compat.server.joins", swap("s.shared != nil", "false"), tested("compat", "ACrowd")),
+	row("none of a crowd is told of a loss", "compat.server.carryOut", drop("batch[i].err = errs[i]"), tested("compat", "ACrowd")),
 	row("a full pool gets nothing back", "stock.Stock.fetch", never("s.Full != nil && len(s.kept) > 0 && s.Full()"), keeping, pinning),
 	row("what was handed off is not renewed", "compat.held.Handoff", never("#2/2 renews"), renewing),
 	row("a lock of a batch that is to be read first stays busy", "compat.Locker.renewBatch",

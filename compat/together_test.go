@@ -1,0 +1,86 @@
+package compat_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/txlock"
+)
+
+// crowded is a client that holds n locks on a server which is a millisecond away.
+func crowded(t *testing.T, n int, o compat.Options) ([]*compat.Lock, *faulty.Network, *oldredis.Server) {
+	s, net := still(t, "2.4"), new(faulty.Network)
+	source := compat.Pooled(&redis.Pool{MaxIdle: n, Dial: func() (redis.Conn, error) { return net.Conn(s.Dial()), nil }})
+	k := compat.NewOn(source, txlock.Renamed{}, o)
+	t.Cleanup(func() { k.Close(background) }) //nolint:errcheck
+	locks := make([]*compat.Lock, n)
+	for i := range locks {
+		locks[i] = try(t, k, fmt.Sprint("k", i))
+	}
+	time.Sleep(2 * time.Second) // none is pinned any more
+	synctest.Wait()
+	net.Expect(faulty.Fate{Before: time.Millisecond}.Always())
+	return locks, net, s
+}
+
+// Releases that come at once travel together: the first ones by themselves, and those that come meanwhile in one transaction.
+func TestACrowdIsReleasedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 64
+		locks, net, s := crowded(t, many, compat.Options{})
+		var all sync.WaitGroup
+		for _, l := range locks {
+			all.Go(func() { release(t, l) })
+		}
+		all.Wait()
+		if n := net.Writes(); n > 8 {
+			t.Errorf("%d locks were released in %d round trips", many, n)
+		}
+		empty(t, s)
+	})
+}
+
+// Of those that travel together each has its own outcome: one that was lost, one whose key somebody touches, one whose
+// caller gives up.
+func TestEachOfACrowdHasItsOwnOutcome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks, _, s := crowded(t, 16, compat.Options{})
+		other := s.Dial()
+		other.Do("SET", "k3", "another's") //nolint:errcheck
+		other.Do("EXPIRE", "k4", 60)       //nolint:errcheck
+		errs := make([]error, len(locks))
+		var all sync.WaitGroup
+		for i, l := range locks {
+			all.Go(func() {
+				ctx, cancel := context.WithCancel(background)
+				defer cancel()
+				if i == 5 {
+					time.AfterFunc(1500*time.Microsecond, cancel)
+				}
+				errs[i] = l.Release(ctx)
+			})
+		}
+		time.Sleep(2500 * time.Microsecond)
+		other.Do("EXPIRE", "k6", 60) //nolint:errcheck // between WATCH and EXEC
+		all.Wait()
+		for i, err := range errs {
+			switch {
+			case i == 3 && errors.Is(err, compat.ErrLost), i != 3 && err == nil:
+			default:
+				t.Errorf("lock %d: %v", i, err)
+			}
+		}
+		if left, err := redis.Strings(other.Do("KEYS", "*")); err != nil || len(left) != 1 || left[0] != "k3" {
+			t.Errorf("left are %q, %v", left, err)
+		}
+	})
+}

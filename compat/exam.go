@@ -205,11 +205,8 @@ func (s *server) examine(ctx context.Context, key string, heard func()) (epoch u
 			}
 			err = s.traits.Check(&c.Conn, key)
 			on = c.wire.Session.BrokeOn
-			if err == nil && s.shared != nil && c.wire.Session.Transacted {
-				whole := c.keepsWhole(key)
-				if err = limit.Over(ctx); err == nil { // else nobody was asked
-					s.whole.Store(whole)
-				}
+			if err == nil && c.wire.Session.Transacted { // so do its steps
+				s.pipes.Store(unasked)
 			}
 			return err
 		})
@@ -242,10 +239,34 @@ func (s *server) examine(ctx context.Context, key string, heard func()) (epoch u
 	return epoch, fmt.Errorf("setnxlock: the connection to the server keeps breaking: %w", err)
 }
 
+// What is known of how the server takes transactions that are pipelined.
+const (
+	unknown int32 = iota // nothing, and it is not to be asked: its steps have none, or it was asked
+	unasked              // it is to be asked when steps share connections
+	whole                // each stays whole: they can be shared, too
+)
+
+// learnWhole asks, beside the first steps that share connections, whether those can carry transactions. A server that was
+// not found to keep them whole is asked again when it is checked again.
+func (s *server) learnWhole(key string) {
+	if !s.pipes.CompareAndSwap(unasked, unknown) {
+		return
+	}
+	s.crew.Run(func() {
+		ctx := limit.Timed(cleaning.With(context.Background(), s.crew), real, longestCheck)
+		s.afresh(ctx, key, func(c *call) error { //nolint:errcheck // then they are not shared
+			if c.keepsWhole(key) {
+				s.pipes.Store(whole)
+			}
+			return nil
+		})
+	})
+}
+
 // keepsWhole reports that the server keeps transactions whole that are pipelined: it does not run them as one, nor the
 // second one's commands one by one, as Envoy does.
 func (c *call) keepsWhole(key string) bool {
-	one := []protocol.Cmd{{"MULTI"}, {"EXISTS", protocol.Aux(key, "check:"+protocol.NewToken())}, {"EXEC"}}
+	one := []protocol.Cmd{{"MULTI"}, {"GET", protocol.Aux(key, "check:"+protocol.NewToken())}, {"EXEC"}}
 	replies, err := c.Pipe(slices.Concat(one, one)...)
 	if err != nil {
 		return false // it hangs up on the question, or was not asked

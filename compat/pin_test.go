@@ -58,7 +58,7 @@ func took(n *faulty.Network) (trips int, cmds string) {
 
 // What each variant sends, and in how many round trips: a lock that was extended is no longer pinned.
 func TestPinnedRoundTrips(t *testing.T) {
-	const keep, release = " WATCH GET", "MULTI EXISTS DEL EXEC"
+	const keep, release = " WATCH GET", "MULTI GET DEL EXEC"
 	for _, c := range []struct {
 		name, version   string
 		acquire, extend string

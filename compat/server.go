@@ -38,7 +38,7 @@ type server struct {
 
 	keeps    int          // how many connections stay in a stock between two steps
 	shared   *mux.Pool    // of steps that need no connection of their own; nil: each has one
-	whole    atomic.Bool  // the server was seen to keep transactions whole that are pipelined: they can be shared, too
+	pipes    atomic.Int32 // what is known of transactions that are pipelined
 	underWay atomic.Int32 // steps
 	together together
 

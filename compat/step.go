@@ -92,6 +92,7 @@ func (s *server) once(ctx context.Context, key string, fresh bool, step func(*ca
 	c.fresh, c.alone = fresh, s.underWay.Add(1) == 1
 	defer s.underWay.Add(-1)
 	if s.shared != nil && !fresh && !c.alone && !s.source.odd.Load() {
+		s.learnWhole(key)
 		c.shared = s.shared.Step(key)
 		c.lend(&c.shared)
 	} else {
@@ -206,7 +207,7 @@ func (s *server) keep(crew *cleaning.Crew) {
 	}
 	most := min((s.keeps+1)/2, 4)
 	s.keeps -= most
-	s.shared = &mux.Pool{Most: most, Whole: s.whole.Load, Epoch: s.source.Epoch, Job: crew.Job, Borrow: func(ctx context.Context, key string) (redis.Conn, error) {
+	s.shared = &mux.Pool{Most: most, Whole: func() bool { return s.pipes.Load() == whole }, Epoch: s.source.Epoch, Job: crew.Job, Borrow: func(ctx context.Context, key string) (redis.Conn, error) {
 		c, err := s.borrow(cleaning.With(ctx, crew), key, false)
 		if err != nil {
 			return nil, err
@@ -244,6 +245,7 @@ func (s *server) returnLater(c *call) {
 func (s *server) putBack(c *call) {
 	if c.Err() != nil && !c.wire.GivenUp() {
 		s.checked.Store(0) // the next connection may lead to another server
+		s.pipes.Store(unknown)
 	}
 	c.clean = c.wire.Return()
 }

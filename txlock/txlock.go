@@ -14,7 +14,7 @@
 //
 // On the connection that acquired, if that is pinned, a release is one round trip; nil: compare, as above.
 //
-//	release   MULTI; EXISTS key; DEL key; EXEC
+//	release   MULTI; GET key; DEL key; EXEC
 //
 // All three write the same bytes on the same key, so they exclude each other and every client that
 // takes a token lock with SETNX and EXPIRE or with SET NX PX. Clocks need not agree: only the

@@ -89,14 +89,14 @@ func (c *Conn) CompareAndSet(keys []string, read []Cmd, decide func(replies []an
 // pinnedRelease is the release of a key over a connection that has watched it since it held the value: there is nothing
 // left to compare. One round trip, and no WATCH is left.
 //
-//	MULTI; EXISTS key; DEL key; EXEC      nil: touched, and perhaps ours for all that: it is compared
+//	MULTI; GET key; DEL key; EXEC      nil: touched, and perhaps ours for all that: it is compared
 //
-// EXISTS reaps a key that has expired unnoticed, which a DEL alone would count before Redis 2.8.10.
+// GET reaps a key that has expired unnoticed, which a DEL alone would count before Redis 2.8.10.
 func (c *Conn) pinnedRelease(ch *Change) ([]any, error) {
 	k := c.boxed(ch.Key, nil)
 	w := c.wire.Compose(2)
 	w.Add("MULTI")
-	w.Add("EXISTS", k)
+	w.Add("GET", k)
 	w.Add("DEL", k)
 	replies, err := w.Exec()
 	switch {
@@ -104,7 +104,7 @@ func (c *Conn) pinnedRelease(ch *Change) ([]any, error) {
 		return nil, err
 	case replies == nil:
 		return c.ifHolds(ch)
-	case replies[0] == int64(0):
+	case replies[0] == nil:
 		return nil, ErrLost
 	}
 	return replies[1:], nil

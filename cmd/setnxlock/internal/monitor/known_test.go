@@ -126,7 +126,7 @@ func live(addr, key string, algorithm func() protocol.Algorithm) error {
 	for i := range lockers {
 		pool := &redis.Pool{MaxIdle: 1, MaxActive: 1, Wait: true, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
 		defer pool.Close()
-		lockers[i] = compat.New(pool, algorithm(), compat.Options{Timeout: time.Minute})
+		lockers[i] = compat.New(pool, algorithm(), compat.Options{Timeout: time.Minute, NoRenew: true})
 	}
 	l, err := lockers[0].TryLock(ctx, key, ttl)
 	if err != nil {

@@ -104,8 +104,6 @@ func (c *Conn) pinnedRelease(ch *Change) ([]any, error) {
 		return nil, err
 	case replies == nil:
 		return c.ifHolds(ch)
-	case replies[0] == nil:
-		return nil, ErrLost
 	}
 	return replies[1:], nil
 }

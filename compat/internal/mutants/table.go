@@ -297,7 +297,7 @@ var table = []mutant{
 	row("a key that has an end by now is given another", "protocol.Conn.ifHolds",
 		never("exists && value == ch.Value && ch.Persistent"), watching, tx),
 	row("a pinned release counts a key that has expired", "protocol.Conn.pinnedRelease",
-		never("replies[0] == nil"), watching, batches, promised),
+		swap(`w.Add("GET", k)`, `w.Add("PING")`), pinning),
 	row("a batch without the comparison", "protocol.watched.together",
 		never("string(v) != b.changes[i].Value"), watching, batches, promised),
 	row("half of a batch that was aborted is forgotten", "protocol.watched.run",

@@ -3,6 +3,7 @@ package promises_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -80,31 +81,36 @@ func (h homemade) Release(l compat.Lease) protocol.Change {
 	return protocol.Change{Key: l.Key, Value: l.Value, By: h.guarded(l.Key, l.Value, "DEL")}
 }
 
-func (homemade) Traits() protocol.Traits { return protocol.Traits{} }
+func (homemade) Traits() protocol.Traits {
+	return protocol.Traits{Check: func(c *protocol.Conn, key string) error {
+		_, err := c.Exec(protocol.Cmd{"GET", key})
+		return err
+	}}
+}
 
 // A tapped connection notes what is wrong with what goes over it.
 type tapped struct {
-	watches string // the key that it watches
-	writes  int    // that no question has been about
+	watches []string // the keys that it watches
+	writes  int      // that no question has been about
 	wrong   *[]string
 }
 
 func (c *tapped) see(m faulty.Message) faulty.Fate {
-	name, key := strings.ToUpper(m.Name), ""
+	name := strings.ToUpper(m.Name)
+	var keys []string
 	for _, a := range m.Args {
 		if s := fmt.Sprint(a); strings.HasPrefix(s, "key") {
-			key = s[:len("key0")]
-			break
+			keys = append(keys, s[:len("key0")])
 		}
 	}
-	if c.watches != "" && key != "" && key != c.watches {
+	if len(c.watches) > 0 && len(keys) > 0 && !slices.Contains(c.watches, keys[0]) {
 		*c.wrong = append(*c.wrong, sprint("%v while another step watches %s", m, c.watches))
 	}
 	switch name {
 	case "WATCH":
-		c.watches = key
+		c.watches = append(c.watches, keys...)
 	case "EXEC", "UNWATCH", "DISCARD":
-		c.watches = ""
+		c.watches = nil
 	case "SET", "SETEX", "RENAMENX", "PEXPIRE", "EXPIRE", "DEL", "EVAL", "EVALSHA", "PSETEX":
 		c.writes++
 	case "WAIT", "WAITAOF", "MODULE.WAIT":

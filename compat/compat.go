@@ -149,10 +149,10 @@ type Source struct {
 	// not answer, those that are idle with it are closed, for they may be as dead.
 	Idle func() int
 
-	// Keep is how many connections a Locker may keep for longer than a step, but not for more than a second between
-	// two: for steps that are under way at once to share, for locks that were taken under WATCH and are released soon,
-	// and for the next step. Shared ones must bear, as redigo's do, that one goroutine sends while another receives.
-	// 0: none; each step borrows its own. Those of a cluster are not kept.
+	// Keep is how many connections a Locker may keep between two steps, each for a second at most. Steps that are under
+	// way at once share some of them; another stays with the lock that was taken over it under WATCH; the rest is for the
+	// next step. One goroutine sends over a shared connection while another receives, which redigo's can bear. 0: none is
+	// kept, and each step borrows its own. A cluster's are never kept.
 	Keep int
 
 	pool *redis.Pool  // of which it was made

@@ -13,8 +13,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// together has changes under WATCH travel in company: those that come while some are under way are the next batch, in one
-// transaction. A crowd of releases costs two round trips for all, where each alone would cost two and a connection.
+// together has changes under WATCH travel together: those that come while a batch is under way are the next batch, in one
+// transaction. A crowd of releases costs two round trips, where each by itself would cost two, and a connection.
 type together struct {
 	mu      sync.Mutex
 	waiting []*companion

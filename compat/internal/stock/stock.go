@@ -1,7 +1,7 @@
-// Package stock has the connections of one server: steps wait here for theirs, and here each stays for a moment, for the
-// next step. It guarantees that no step outlasts its limit here, whatever a pool and its Dial do; that of the Dials which
-// don't heed the end of their context at most one goes on for nobody, and what it brings is the next step's; and that no
-// connection is kept from its pool for longer than a second, but by a step.
+// Package stock has the connections of one server. A step waits here for its connection, which stays here for a moment
+// afterwards, for the next step. It guarantees that no step outlasts its limit here, whatever a pool and its Dial do; that
+// at most one Dial goes on which nobody waits for, and that the next step gets what it brings; and that no connection is
+// kept from its pool for longer than a second, but by a step.
 package stock
 
 import (

@@ -355,7 +355,7 @@ var table = []mutant{
 	row("Guarded takes over what lives", "getsetlock.Guarded.Acquire", never("!g.Dialect.Dead(held, now)")),
 	row("Guarded takes over outside of its WATCH", "getsetlock.Guarded.Acquire", drop("Exec: true")),
 	row("a WATCH proves a value that two can write", "getsetlock.Guarded.Acquire",
-		always("!l.Ambiguous"), getset, tested("compat", "AmbiguousIsNotKept")),
+		always("!l.Ambiguous"), getset, tested("compat", "AmbiguousIsNotPinned")),
 	row("Patient is not patient", "getsetlock.Patient.Inspect",
 		swap("2*p.Lease - protocol.Until(now, p.Lease).Sub(now)", "p.Lease / 2"), getset, waiting, watching),
 	row("a ttl longer than the fleet's patience", "getsetlock.Patient.Acquire",

@@ -142,6 +142,25 @@ func TestOnBorrowIsAsked(t *testing.T) {
 	}
 }
 
+// When a pool has handed out all that it has, what is kept goes back at once: a step does not wait for it to have its age.
+func TestAFullPoolGetsBackWhatIsKept(t *testing.T) {
+	inItsOwnTime(t, func(t *testing.T, p *redis.Pool) {
+		p.MaxActive, p.MaxIdle, p.Wait = 3, 3, true
+		source := compat.Pooled(p)
+		source.Keep = 6
+		k := compat.NewOn(source, txlock.Renamed{}, compat.Options{})
+		release(t, try(t, k, "checked"))
+		began := time.Now()
+		for _, key := range []string{"a", "b", "c", "d", "e"} { // three of them are pinned
+			try(t, k, key)
+		}
+		if took := time.Since(began); took > 100*time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
+		k.Close(background) //nolint:errcheck
+	})
+}
+
 // Redigo's own connections are known, whichever way the pool gets them, and a program's are not.
 func TestWhatIsKnownToBeShareable(t *testing.T) {
 	addr := realredis.Start(t)

@@ -69,7 +69,7 @@ var (
 	fleets  = tested("txlock", "Fleet")
 
 	pinning  = tested("compat", "Pinned")
-	keeping  = tested("compat", "APoolIsNotOurs|PoolIsClosed|OnBorrow")
+	keeping  = tested("compat", "APoolIsNotOurs|PoolIsClosed|OnBorrow|AFullPool")
 	renewing = tested("compat", "OutlivesTheCaller|CheckInEachEpoch")
 	refusals = tested("compat", "RefusedIsNotDone")
 	electing = tested("compat/cluster", "LockWaits|LockThrough")
@@ -478,8 +478,7 @@ var table = []mutant{
 		swap("s.kept[0].epoch != epoch", "s.kept[0].epoch > epoch"), pinning),
 	row("a pinned connection is another step's", "stock.Stock.atOnce", always("c.pin == nil"), pinning),
 	row("a lease is released over another's pin", "stock.Stock.Unpin", swap("c.pin == p", "true"), pinning),
-	row("a kept connection goes back under WATCH", "stock.Conn.part", never("c.pin != nil && c.Err() == nil"), pinning),
-	row("what is kept never goes back", "stock.Stock.old", swap("!s.Still && time.Since(c.born) >= age", "false"), keeping),
+	row("what is kept never goes back", "stock.Stock.ring", always("len(s.kept) == 0 || s.Still"), keeping),
 	row("a Locker keeps more than it may", "stock.Stock.makeRoom", swap("len(s.kept) < s.Most", "true"), keeping),
 	row("a crowd is released one by one", "compat.server.joins", swap("s.shared != nil", "false"), tested("compat", "ACrowd")),
 	row("none of a crowd is told of a loss", "compat.server.carryOut", drop("batch[i].err = errs[i]"), tested("compat", "ACrowd")),
@@ -603,12 +602,12 @@ var table = []mutant{
 		swap("return within(ctx, patience, p.wait)", "made, err := p.wait(ctx); return made, patience, err"),
 		sharing, promises("ManyAtOnce")),
 	row("a Dial that fails is told to nobody else", "mux.Pool.dial", drop("d.err = err"), dialing),
-	row("a Dial that was given up is told to all", "mux.Pool.dial", always("ctx.Err() == nil"), dialing),
+	row("a Dial that was given up is told to all", "mux.Pool.dial", always("ctx.Err() == nil"), dialing, sharing),
 	row("a Dial goes on after Close", "mux.Pool.Close", drop("d.stop()")),
 	row("what a shared connection took to be made is left for the replies", "mux.within",
 		swap("max(time.Until(until), 1)", "max(time.Until(until), patience)")),
 	row("the limit of a Dial is said as the caller's deadline", "mux.within",
-		swap("limit.Within(ctx, real, patience)", "context.WithTimeout(ctx, patience)"), gaveUp),
+		swap("limit.Within(ctx, real, patience)", "context.WithTimeout(ctx, patience)"), gaveUp, sharing),
 	row("a reply that is late on a shared connection is no ErrTimeout", "mux.Conn.ring",
 		swap("c.answer(m, nil, limit.ErrTimeout)", `c.answer(m, nil, errors.New("no reply in time"))`),
 		sharing, gaveUp),
@@ -627,7 +626,7 @@ var table = []mutant{
 		tested("compat/internal/stock", "")),
 	row("idle connections are trusted after a dead one", "stock.Stock.Doubt", drop("s.doubted, s.suspects = now, s.Idle()"),
 		promises("DiedWithoutAWord")),
-	row("a shared connection is never given back", "mux.Conn.ring", drop("c.ages()"), promises("APoolReplaces")),
+	row("a shared connection is never given back", "mux.Conn.ring", drop("c.ages()"), promises("APoolReplaces"), sharing),
 	row("a WATCH is shared", "mux.needs", swap("#2/2 return own", "return nothing"), promises("AStepHas")),
 	row("a connection that wrote nothing is asked about writes", "mux.Step.do", never("need == same && s.on != nil"),
 		promises("AStepHas")),
@@ -646,7 +645,7 @@ var table = []mutant{
 	row("a server that can't serve us keeps its connection", "compat.server.run",
 		never("c.wire.Session.Useless"), answered),
 	row("a server that can't serve us keeps a shared connection", "mux.Pool.do",
-		drop("over.Retire()"), answered),
+		drop("over.Retire()"), answered, sharing, promises("Sharing|AStepHas")),
 	row("a server that can't serve us is asked no other one", "compat.elsewhere",
 		swap("answer.Elsewhere(err)", "false"), answered),
 	row("what was refused before anything ran is unknown", "compat.call.verdict",

@@ -88,3 +88,59 @@ func (c *timed) DoWithTimeout(d time.Duration, _ string, _ ...any) (any, error) 
 	*c.limit = d
 	return nil, limit.ErrTimeout
 }
+
+// A Dial that ends with the patience of the step that began it tells only that one, and not as the caller's own end.
+func TestADialThatWasGivenUpIsItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newSilent()
+		var dials atomic.Int32
+		p := &Pool{Most: 1, Whole: func() bool { return true }, Borrow: func(ctx context.Context, _ string) (redis.Conn, error) {
+			if dials.Add(1) > 1 {
+				return c, nil
+			}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}
+		var all sync.WaitGroup
+		all.Go(func() {
+			if _, _, err := p.do(context.Background(), say("GET", "k"), time.Second, nil); !errors.Is(err, limit.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("whose patience ended: %v, want ErrTimeout", err)
+			}
+		})
+		synctest.Wait()
+		all.Go(func() {
+			if _, _, err := p.do(context.Background(), say("GET", "k"), time.Minute, nil); err != nil {
+				t.Errorf("who has more patience: %v", err)
+			}
+		})
+		time.Sleep(2 * time.Second)
+		c.answers <- "v"
+		all.Wait()
+		p.Close()
+		synctest.Wait()
+	})
+}
+
+// A connection that leads to a server which can't serve us is shared no more.
+func TestElsewhereIsNotShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var dials atomic.Int32
+		p := &Pool{Most: 1, Whole: func() bool { return true }, Borrow: func(context.Context, string) (redis.Conn, error) {
+			c := newSilent()
+			if dials.Add(1) == 1 {
+				c.answers <- redis.Error("READONLY You can't write against a read only replica.")
+			} else {
+				c.answers <- "OK"
+			}
+			return c, nil
+		}}
+		for i, want := range []any{redis.Error("READONLY You can't write against a read only replica."), "OK"} {
+			replies, _, err := p.do(context.Background(), say("SET", "k"), time.Minute, nil)
+			if err != nil || len(replies) != 1 || replies[0] != want {
+				t.Errorf("message %d: %v, %v", i+1, replies, err)
+			}
+		}
+		p.Close()
+		synctest.Wait()
+	})
+}

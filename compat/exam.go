@@ -239,21 +239,21 @@ func (s *server) examine(ctx context.Context, key string, heard func()) (epoch u
 	return epoch, fmt.Errorf("setnxlock: the connection to the server keeps breaking: %w", err)
 }
 
-// What is known of how the server takes transactions that are pipelined.
+// What becomes of transactions when steps share connections.
 const (
-	unknown int32 = iota // nothing, and it is not to be asked: its steps have none, or it was asked
-	unasked              // it is to be asked when steps share connections
-	whole                // each stays whole: they can be shared, too
+	apart   int32 = iota // each has a connection of its own: the server does not keep pipelined ones whole, so far as is known
+	unasked              // so it is until the server was asked, by the first steps that share
+	whole                // they are pipelined: the server keeps each of them whole
 )
 
 // learnWhole asks, beside the first steps that share connections, whether those can carry transactions. A server that was
 // not found to keep them whole is asked again when it is checked again.
 func (s *server) learnWhole(key string) {
-	if !s.pipes.CompareAndSwap(unasked, unknown) {
+	if !s.pipes.CompareAndSwap(unasked, apart) {
 		return
 	}
 	s.crew.Run(func() {
-		ctx := limit.Timed(cleaning.With(context.Background(), s.crew), real, longestCheck)
+		ctx := limit.Timed(cleaning.With(context.Background(), s.crew), limit.Real, longestCheck)
 		s.afresh(ctx, key, func(c *call) error { //nolint:errcheck // then they are not shared
 			if c.keepsWhole(key) {
 				s.pipes.Store(whole)

@@ -36,8 +36,6 @@ func (h *Handle) UnmarshalText(s []byte) error {
 	return nil
 }
 
-func (l *held) Handle() Handle { return Handle{Key: l.lease.Key, Token: l.Token()} }
-
 func (l *held) Detach(ctx context.Context) (Handle, error) {
 	if err := l.begin(ctx); err != nil {
 		return Handle{}, err

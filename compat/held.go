@@ -73,14 +73,6 @@ func times(s *lease.State) schedule.Times {
 	return schedule.Times{End: s.End(), Renew: s.RenewAt(), Early: s.Claim().TTL / 30}
 }
 
-func (l *held) Key() string { return l.lease.Key }
-
-func (l *held) Token() string { return l.Lease().Value }
-
-func (l *held) Fence() int64 { return l.current().Fence }
-
-func (l *held) Until() time.Time { return l.current().Until }
-
 func (l *held) Lease() Lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -42,22 +42,22 @@ func FromContext(ctx context.Context) *Lock {
 }
 
 // Key is the key as it stands on the server, prefix included.
-func (l *Lock) Key() string { return l.h.Key() }
+func (l *Lock) Key() string { return l.h.lease.Key }
 
 // Token is what the key holds: the proof that the lock is ours. With getsetlock it changes with
 // every extension, with other locks after an extension of unknown outcome. "" if the lock was
 // handed off. A call of Token costs later: when the lock is handed off, it is extended, so that its
 // next holder gets another token.
-func (l *Lock) Token() string { return l.h.Token() }
+func (l *Lock) Token() string { return l.Lease().Value }
 
 // Fence is a number that grows with every acquisition of the key, so that the protected resource
 // can refuse writes with a lower one. 0 if the algorithm draws none.
-func (l *Lock) Fence() int64 { return l.h.Fence() }
+func (l *Lock) Fence() int64 { return l.h.current().Fence }
 
 // Until is the end of the lease by the Locker's clock, less a margin for drift. It is never later
 // than what the server is known to grant: while the outcome of an extension to a shorter ttl is
 // unknown, it is the shorter one's end.
-func (l *Lock) Until() time.Time { return l.h.Until() }
+func (l *Lock) Until() time.Time { return l.h.current().Until }
 
 // Lease is the lease as it is now.
 func (l *Lock) Lease() Lease { return l.h.Lease() }
@@ -65,7 +65,7 @@ func (l *Lock) Lease() Lease { return l.h.Lease() }
 // Handle names the lock to another process, which may release it ([Locker.ReleaseHandle]) or adopt
 // it when its holder is gone ([Locker.AdoptHandle]). With getsetlock each extension makes a new
 // handle. To give a held lock away, use [Lock.Detach].
-func (l *Lock) Handle() Handle { return l.h.Handle() }
+func (l *Lock) Handle() Handle { return Handle{Key: l.Key(), Token: l.Token()} }
 
 // Context is for the work under the lock. It ends with cause [ErrLost], a [*LostError], before the lease does, with
 // cause [ErrHandedOff] or [ErrDetached] when the lock goes to another holder, and without a cause

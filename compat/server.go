@@ -43,7 +43,6 @@ type server struct {
 	together together
 
 	owned atomic.Bool // by a Locker
-	pins  bool        // a lease may pin the connection that took it
 	crew  *cleaning.Crew
 
 	silent atomic.Int64  // until when releases wake nobody, in nanoseconds of Unix
@@ -75,7 +74,7 @@ func (s *server) Acquire(ctx context.Context, now func() time.Time, key string, 
 		if err != nil {
 			return err
 		}
-		c.wire.Pins = s.pins && c.alone
+		c.wire.Pins = s.keeps > 0 && c.alone
 		l.Lease, err = s.algo.Acquire(&c.Conn, now(), key, ttl)
 		l.epoch = epoch
 		if c.refused = errors.Is(err, ErrHeld); err == nil && c.wire.Saw.Watches(l.Value) {

@@ -201,7 +201,6 @@ func (s *server) keep(crew *cleaning.Crew) {
 		return
 	}
 	s.keeps = s.source.Keep
-	defer func() { s.pins = s.keeps > 0 }()
 	if s.keeps == 0 || s.source.Prompt || s.traits.Check == nil {
 		return
 	}
@@ -245,7 +244,7 @@ func (s *server) returnLater(c *call) {
 func (s *server) putBack(c *call) {
 	if c.Err() != nil && !c.wire.GivenUp() {
 		s.checked.Store(0) // the next connection may lead to another server
-		s.pipes.Store(unknown)
+		s.pipes.Store(apart)
 	}
 	c.clean = c.wire.Return()
 }

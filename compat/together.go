@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/benbjohnson/clock"
 	"github.com/setnxlock/setnxlock/compat/internal/cleaning"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 	"github.com/setnxlock/setnxlock/compat/protocol"
@@ -20,9 +19,6 @@ type together struct {
 	waiting []*companion
 	busy    bool
 }
-
-// real is the clock of what is said to a connection, whatever the Locker's own is.
-var real = clock.New()
 
 // A companion is a change that waits for its batch, or is in it.
 type companion struct {
@@ -101,7 +97,7 @@ func (s *server) carryOut(batch []*companion) {
 	for i, c := range batch {
 		changes[i], within = c.change, max(within, c.within)
 	}
-	ctx := limit.Timed(cleaning.With(context.Background(), s.crew), real, within)
+	ctx := limit.Timed(cleaning.With(context.Background(), s.crew), limit.Real, within)
 	ran := false
 	err := s.do(ctx, batch[0].change.Key, func(c *call) error {
 		ran = true

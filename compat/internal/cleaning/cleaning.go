@@ -32,10 +32,7 @@ type Crew struct {
 }
 
 // Alone is the Crew of steps without a Locker.
-var Alone = &Crew{clock: real, limit: 250 * time.Millisecond}
-
-// real is the clock of what is kept.
-var real = clock.New()
+var Alone = &Crew{clock: limit.Real, limit: 250 * time.Millisecond}
 
 // New returns a Crew that takes no longer than limit for a job, which then ends with ErrTimeout.
 func New(c clock.Clock, limit time.Duration) *Crew {
@@ -159,7 +156,7 @@ func (c *Crew) Begin(ctx context.Context) (_ context.Context, done func()) {
 // Keep begins a job that is worth more than the step that began it. Its context outlives ctx, and ends when d has passed
 // or the Crew closes; then Wait waits for it no longer than for any.
 func (c *Crew) Keep(ctx context.Context, d time.Duration) (_ context.Context, done func()) {
-	ctx, stop := limit.Within(context.WithoutCancel(ctx), real, d)
+	ctx, stop := limit.Within(context.WithoutCancel(ctx), limit.Real, d)
 	if c.life == nil {
 		return ctx, stop
 	}

@@ -15,6 +15,9 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
+// Real is the clock of what is said to a connection, whatever a Locker's own is.
+var Real = clock.New()
+
 // ErrTimeout means that a limit of ours ran out. It is a net.Error, and
 // os.ErrDeadlineExceeded to errors.Is.
 var ErrTimeout error = timeout{}

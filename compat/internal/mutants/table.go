@@ -607,7 +607,7 @@ var table = []mutant{
 	row("what a shared connection took to be made is left for the replies", "mux.within",
 		swap("max(time.Until(until), 1)", "max(time.Until(until), patience)")),
 	row("the limit of a Dial is said as the caller's deadline", "mux.within",
-		swap("limit.Within(ctx, real, patience)", "context.WithTimeout(ctx, patience)"), gaveUp, sharing),
+		swap("limit.Within(ctx, limit.Real, patience)", "context.WithTimeout(ctx, patience)"), gaveUp, sharing),
 	row("a reply that is late on a shared connection is no ErrTimeout", "mux.Conn.ring",
 		swap("c.answer(m, nil, limit.ErrTimeout)", `c.answer(m, nil, errors.New("no reply in time"))`),
 		sharing, gaveUp),

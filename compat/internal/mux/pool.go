@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
@@ -45,9 +44,6 @@ const crowded = 32
 // growing is how long a connection for which nobody waits may take to be made.
 const growing = 5 * time.Second
 
-// real is the clock of what is said to a connection, whatever the Locker's own is.
-var real = clock.New()
-
 // Get returns the connection that has least to do, and what is left of patience (0: it has no end).
 func (p *Pool) Get(ctx context.Context, patience time.Duration) (*Conn, time.Duration, error) {
 	p.mu.Lock()
@@ -66,7 +62,7 @@ func within[T any](ctx context.Context, patience time.Duration, get func(context
 		return got, 0, limit.Because(ctx, err)
 	}
 	until := time.Now().Add(patience)
-	bounded, stop := limit.Within(ctx, real, patience)
+	bounded, stop := limit.Within(ctx, limit.Real, patience)
 	defer stop()
 	got, err = get(bounded)
 	return got, max(time.Until(until), 1), limit.Because(bounded, err)
@@ -137,7 +133,7 @@ func (p *Pool) dial(ctx context.Context, d *dial) (*Conn, error) {
 func (p *Pool) best(ctx context.Context) *Conn {
 	best, load := p.idlest()
 	if best != nil && load >= crowded && len(p.conns) < p.Most && p.dialing == nil {
-		ctx, stop := limit.Within(context.WithoutCancel(ctx), real, growing)
+		ctx, stop := limit.Within(context.WithoutCancel(ctx), limit.Real, growing)
 		d := p.begin(stop)
 		go func() {
 			defer stop()

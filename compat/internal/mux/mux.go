@@ -33,13 +33,11 @@ import (
 // ErrNotSent means that nothing was written.
 var ErrNotSent = errors.New("not sent")
 
-// unsent is ErrNotSent, and why; nil: the connection takes no more.
-func unsent(why error) error {
-	if why == nil {
-		return ErrNotSent
-	}
-	return fmt.Errorf("%w: %w", ErrNotSent, why)
-}
+// errTakesNoMore is of a message that came when the connection had got its last one.
+var errTakesNoMore = fmt.Errorf("%w: the connection takes no more", ErrNotSent)
+
+// unsent is ErrNotSent, and why.
+func unsent(why error) error { return fmt.Errorf("%w: %w", ErrNotSent, why) }
 
 // A Message is commands that travel together.
 type Message struct {
@@ -176,7 +174,7 @@ func (c *Conn) load() (n int, ok bool) {
 // Do sends a message and waits for its replies, until ctx is done or patience (0: for ever) ends, which
 // is limit.ErrTimeout. Replies that come later are thrown away: the connection gets no new messages, and
 // ends when the last on it is answered or gives up. A redis.Error among the replies stands in its place.
-// They are the message's, which is gone after an error.
+// They are the message's, which is gone after an error; but for errTakesNoMore.
 func (c *Conn) Do(ctx context.Context, patience time.Duration, m *Message) ([]any, error) {
 	return c.do(ctx, patience, m, false)
 }
@@ -187,9 +185,8 @@ func (c *Conn) do(ctx context.Context, patience time.Duration, m *Message, last 
 		m.free()
 		return nil, unsent(limit.Cause(ctx))
 	}
-	if err := c.send(m, patience, last); err != nil {
-		m.free()
-		return nil, err
+	if !c.send(m, patience, last) {
+		return nil, errTakesNoMore
 	}
 	if ctx.Done() == nil {
 		<-m.done
@@ -204,8 +201,8 @@ func (c *Conn) do(ctx context.Context, patience time.Duration, m *Message, last 
 }
 
 // send puts a message behind the others. A caller that finds nobody writing writes: its own message
-// at once, if it is alone.
-func (c *Conn) send(m *Message, patience time.Duration, last bool) error {
+// at once, if it is alone. The connection may take no more, or only the last of one who has sent something before.
+func (c *Conn) send(m *Message, patience time.Duration, last bool) (taken bool) {
 	m.at, m.until = time.Now(), time.Time{}
 	due := m.at.Add(silence)
 	if patience > 0 {
@@ -214,8 +211,8 @@ func (c *Conn) send(m *Message, patience time.Duration, last bool) error {
 	}
 	c.mu.Lock()
 	if c.err != nil || c.retired && !last {
-		defer c.mu.Unlock()
-		return unsent(c.err)
+		c.mu.Unlock()
+		return false
 	}
 	c.retired = c.retired || last
 	c.waiting++
@@ -223,7 +220,7 @@ func (c *Conn) send(m *Message, patience time.Duration, last bool) error {
 	c.pending = append(c.pending, m)
 	if c.writing {
 		c.mu.Unlock()
-		return nil
+		return true
 	}
 	c.writing = true
 	if len(c.sent) > 0 { // others are at work: who is about to send travels with us
@@ -236,7 +233,7 @@ func (c *Conn) send(m *Message, patience time.Duration, last bool) error {
 	if more {
 		go c.writeRest()
 	}
-	return nil
+	return true
 }
 
 // write writes what is pending. c.mu is held, but not while it writes. more: there is something

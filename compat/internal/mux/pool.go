@@ -2,6 +2,7 @@ package mux
 
 import (
 	"context"
+	"errors"
 	"net"
 	"slices"
 	"sync"
@@ -192,17 +193,21 @@ func (p *Pool) Close() {
 	p.conns = nil
 }
 
-// do sends m over one of the connections, or over this one as the last, and returns it.
-func (p *Pool) do(ctx context.Context, m *Message, patience time.Duration, over *Conn) ([]any, *Conn, error) {
+// do sends m over one of the connections, or over this one as the last, and returns it. One that took its last message
+// since it was chosen is nobody's fault: another one is chosen.
+func (p *Pool) do(ctx context.Context, m *Message, patience time.Duration, over *Conn) (replies []any, _ *Conn, err error) {
 	last := over != nil
-	if !last {
-		var err error
-		if over, patience, err = p.Get(ctx, patience); err != nil {
-			m.free()
-			return nil, nil, unsent(err)
+	for {
+		if !last {
+			if over, patience, err = p.Get(ctx, patience); err != nil {
+				m.free()
+				return nil, nil, unsent(err)
+			}
+		}
+		if replies, err = over.do(ctx, patience, m, last); err == nil || last || !errors.Is(err, errTakesNoMore) {
+			break
 		}
 	}
-	replies, err := over.do(ctx, patience, m, last)
 	if _, elsewhere := answer.Among(replies, answer.Elsewhere); elsewhere {
 		over.Retire()
 	}

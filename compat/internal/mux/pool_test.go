@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
 // Another connection is made beside those that have much to do, and holds up nobody: not even if its Dial
@@ -119,6 +120,41 @@ func TestADialThatWasGivenUpIsItsOwn(t *testing.T) {
 		p.Close()
 		synctest.Wait()
 	})
+}
+
+// Connections that end all the time, for their age or because one was dead, cost no step anything: another one is there, or
+// is made.
+func TestEndsBesideSteps(t *testing.T) {
+	s := oldredis.Run(t, "7.0")
+	p := &Pool{Most: 2, Whole: func() bool { return true }, Borrow: func(context.Context, string) (redis.Conn, error) { return s.Dial(), nil }}
+	var over atomic.Bool
+	var steps, ends sync.WaitGroup
+	for i, end := range []func(*Conn){(*Conn).Retire, func(c *Conn) { c.mu.Lock(); c.ages(); c.last(); c.mu.Unlock() }} {
+		ends.Go(func() {
+			for !over.Load() {
+				if c, _, err := p.Get(context.Background(), 0); err != nil {
+					t.Errorf("Get %d: %v", i, err)
+				} else {
+					end(c)
+				}
+			}
+		})
+	}
+	for range 4 {
+		steps.Go(func() {
+			for range 1000 {
+				step := p.Step("k")
+				if _, err := step.DoWithTimeout(time.Minute, "PING"); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	steps.Wait()
+	over.Store(true)
+	ends.Wait()
+	p.Close()
 }
 
 // A connection that leads to a server which can't serve us is shared no more.

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 )
 
 // An address is one value of --redis, taken apart.
@@ -29,7 +31,7 @@ const addressHint = "it, or SETNXLOCK_REDIS, is host:port, redis://host:port/db,
 // repeat nothing of the argument: each part may be one of a password.
 func parseAddress(arg string) (address, error) {
 	bad := func(why string) (address, error) {
-		return address{}, &failure{statusUsage, errors.New("--redis " + why), addressHint}
+		return address{}, exit.Because(exit.Wrong, errors.New("--redis "+why), addressHint)
 	}
 	if strings.HasPrefix(arg, "/") {
 		return address{network: "unix", host: arg}, nil
@@ -111,11 +113,11 @@ func parseAddresses(list []string) (all []address, err error) {
 func alikeInTLS(all []address) error {
 	for _, at := range all {
 		if at.tls != all[0].tls {
-			return &failure{
-				statusUsage,
+			return exit.Because(
+				exit.Wrong,
 				errors.New("some of the servers are to be asked under TLS and others in plain text"),
 				"rediss:// before each of them, or before none",
-			}
+			)
 		}
 	}
 	return nil
@@ -134,9 +136,9 @@ func merged(all []address) (address, error) {
 		same = same && (of.db == 0 || at.db == 0 || of.db == at.db)
 		of.db = cmp.Or(of.db, at.db)
 		if !same {
-			return of, &failure{
-				statusUsage, errors.New("the addresses of a cluster differ in more than host and port"), "",
-			}
+			return of, exit.Because(
+				exit.Wrong, errors.New("the addresses of a cluster differ in more than host and port"), "",
+			)
 		}
 	}
 	return of, nil

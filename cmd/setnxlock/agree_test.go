@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 )
 
 // A claim is a key, what is on it, and what every command must say of it.
@@ -154,7 +156,7 @@ func (c claim) check(t *testing.T, address, key string) {
 	if m := statusLine.FindStringSubmatch(out); m == nil || m[1] != c.says {
 		t.Errorf("release shows %q, want %s\n%s", m, c.says, out)
 	}
-	if want := map[bool]int{true: 0, false: statusUsage}[c.says == "free"]; status != want && c.says != "foreign" {
+	if want := map[bool]int{true: 0, false: exit.Wrong}[c.says == "free"]; status != want && c.says != "foreign" {
 		t.Errorf("release: %d, want %d\n%s", status, want, out)
 	}
 

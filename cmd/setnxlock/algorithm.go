@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/probe"
@@ -59,7 +60,7 @@ func candidates(name string, d getsetlock.Dialect, fence bool, owner string) ([]
 		} else {
 			hint = "it is one of " + strings.Join(names(), ", ")
 		}
-		return nil, &failure{statusUsage, fmt.Errorf("there is no algorithm %q", name), hint}
+		return nil, exit.Because(exit.Wrong, fmt.Errorf("there is no algorithm %q", name), hint)
 	}
 	return list, nil
 }
@@ -215,7 +216,7 @@ func (a *app) probing(ctx context.Context, n node, err error) error {
 	case errors.Is(err, protocol.ErrUnsafeServer), errors.Is(err, protocol.ErrDenied):
 		return err
 	case errors.Is(err, probe.ErrAuth):
-		return &failure{statusUnavailable, err, passwordHint}
+		return exit.Because(statusUnavailable, err, passwordHint)
 	case errors.As(err, &refused): // we are in
 		return a.explain(refused)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"syscall"
 	"time"
+
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 )
 
 // endWaiting cancels a wait when a signal comes that asks for the end. The
@@ -18,7 +20,7 @@ func (s *signals) endWaiting(cancel context.CancelCauseFunc) (stop func()) {
 				return
 			case sig := <-s.c:
 				if s.asksForEnd(sig) {
-					cancel(&failure{status: statusSignal + int(sig.(syscall.Signal))})
+					cancel(exit.With(exit.Signal + int(sig.(syscall.Signal))))
 				}
 			}
 		}
@@ -57,7 +59,7 @@ func (c *child) supervise(signals *signals, lease *lease, grace time.Duration, s
 
 func shellStatus(ws syscall.WaitStatus) int {
 	if ws.Signaled() {
-		return statusSignal + int(ws.Signal())
+		return exit.Signal + int(ws.Signal())
 	}
 	return ws.ExitStatus()
 }

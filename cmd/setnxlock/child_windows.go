@@ -10,6 +10,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
+
 	"golang.org/x/sys/windows"
 )
 
@@ -149,7 +151,7 @@ func (c *child) end(_ *signals, grace time.Duration) (status int) {
 		status = shellStatus(ws)
 		windows.TerminateJobObject(c.job, 1) //nolint:errcheck // closing the job does the same
 	case <-over.C:
-		windows.TerminateJobObject(c.job, statusSignal+uint32(syscall.SIGKILL)) //nolint:errcheck // closing the job does the same
+		windows.TerminateJobObject(c.job, exit.Signal+uint32(syscall.SIGKILL)) //nolint:errcheck // closing the job does the same
 		status = shellStatus(<-c.changes)
 	}
 	return status

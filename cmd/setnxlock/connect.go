@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/guard"
 )
@@ -102,7 +103,7 @@ func (a *app) deployment() (*deployment, error) {
 	}
 	switch {
 	case a.sentinel != "" && a.cluster:
-		return nil, &failure{statusUsage, errors.New("--sentinel and --cluster exclude each other"), ""}
+		return nil, exit.Because(exit.Wrong, errors.New("--sentinel and --cluster exclude each other"), "")
 	case a.sentinel != "":
 		return a.sentinelDeployment(at)
 	case len(at) == 0:
@@ -115,8 +116,8 @@ func (a *app) deployment() (*deployment, error) {
 	case a.cluster:
 		return a.clusterDeployment(at)
 	case len(at) > 1 && a.algorithm != "redlock":
-		return nil, &failure{statusUsage, errors.New("--redis names several servers"),
-			"--algorithm redlock takes its locks on a majority of them; --cluster says that they are nodes of one cluster"}
+		return nil, exit.Because(exit.Wrong, errors.New("--redis names several servers"),
+			"--algorithm redlock takes its locks on a majority of them; --cluster says that they are nodes of one cluster")
 	}
 	p := &deployment{}
 	for _, one := range at {
@@ -162,9 +163,9 @@ func (a *app) unreachable(ctx context.Context, n node, err error) error {
 	case errors.As(err, &refused):
 		return a.explain(err)
 	case notRedis(err):
-		return &failure{statusUnavailable, fmt.Errorf("what answers at %s is not a Redis server: %w", n.name, err), reachHint(err)}
+		return exit.Because(statusUnavailable, fmt.Errorf("what answers at %s is not a Redis server: %w", n.name, err), reachHint(err))
 	}
-	return &failure{statusUnavailable, fmt.Errorf("no connection to %s: %w", n.name, err), reachHint(err)}
+	return exit.Because(statusUnavailable, fmt.Errorf("no connection to %s: %w", n.name, err), reachHint(err))
 }
 
 // reachHint is what may help against a connection that could not be made.

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 )
 
@@ -68,7 +69,7 @@ func TestUnixSocket(t *testing.T) {
 	if _, errs, status := cli(t, nil, "run", "--try", "--redis", "unix://"+strings.ReplaceAll(socket, " ", "%20")+"?db=3", "job", "--", "true"); status != 0 {
 		t.Errorf("another database: %d, %s", status, errs)
 	}
-	for at, want := range map[string]int{"/nonesuch/redis.sock": statusUnavailable, "unix://redis.sock": statusUsage, "unix:///redis.sock?db=x": statusUsage} {
+	for at, want := range map[string]int{"/nonesuch/redis.sock": statusUnavailable, "unix://redis.sock": exit.Wrong, "unix:///redis.sock?db=x": exit.Wrong} {
 		if _, errs, status := cli(t, nil, "inspect", "--redis", at, "job"); status != want {
 			t.Errorf("%s: %d, want %d: %s", at, status, want, errs)
 		}

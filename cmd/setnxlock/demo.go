@@ -11,6 +11,7 @@ import (
 
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/locks"
@@ -38,7 +39,6 @@ func (a *app) demoCommand() *cobra.Command {
 		Long:        demoHelp,
 		Example:     "  setnxlock demo",
 		Annotations: map[string]string{"status": demoStatus, "alone": "yes"},
-		Args:        usageErrors(cobra.NoArgs),
 		RunE:        func(*cobra.Command, []string) error { return a.demo() },
 
 		DisableFlagsInUseLine: true,
@@ -59,11 +59,11 @@ func (a *app) demo() error {
 			fmt.Fprintln(d.W)
 		}
 		if err := act(); err != nil {
-			return &failure{statusSoftware, err, ""}
+			return exit.Because(exit.Software, err, "")
 		}
 	}
 	if d.broken {
-		return &failure{1, errors.New("something did not go as promised"), ""}
+		return exit.Because(1, errors.New("something did not go as promised"), "")
 	}
 	return nil
 }

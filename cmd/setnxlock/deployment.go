@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/compat/cluster"
 	"github.com/setnxlock/setnxlock/compat/sentinel"
 )
@@ -20,7 +21,7 @@ func (a *app) sentinelDeployment(master []address) (*deployment, error) {
 	const hint = "it is NAME@host:port, with further Sentinels after commas; one with a password is redis://:password@host:port"
 	name, list, ok := strings.Cut(a.sentinel, "@")
 	if !ok || name == "" || list == "" || strings.Contains(name, ":") {
-		return nil, &failure{statusUsage, errors.New("--sentinel does not name a master and its Sentinels"), hint}
+		return nil, exit.Because(exit.Wrong, errors.New("--sentinel does not name a master and its Sentinels"), hint)
 	}
 	args := strings.Split(list, ",")
 	for i, arg := range args {
@@ -30,14 +31,14 @@ func (a *app) sentinelDeployment(master []address) (*deployment, error) {
 	}
 	sentinels, err := parseAddresses(args)
 	if err != nil {
-		return nil, &failure{statusUsage, fmt.Errorf("--sentinel names no address: %w", err), hint}
+		return nil, exit.Because(exit.Wrong, fmt.Errorf("--sentinel names no address: %w", err), hint)
 	}
 	if len(master) > 1 {
-		return nil, &failure{
-			statusUsage,
+		return nil, exit.Because(
+			exit.Wrong,
 			errors.New("with --sentinel there is one --redis at the most"),
 			"its user, password, database and TLS are the master's",
-		}
+		)
 	}
 	named := append(slices.Clip(master), sentinels...) // by the user
 	if len(master) == 0 {
@@ -59,11 +60,11 @@ func (a *app) sentinelDeployment(master []address) (*deployment, error) {
 	for i, at := range sentinels {
 		at, _ = new(secrets).as(at) // a Sentinel has a password of its own, or none
 		if at.network != "tcp" || at.db != 0 || like.network != "tcp" {
-			return nil, &failure{
-				statusUsage,
+			return nil, exit.Because(
+				exit.Wrong,
 				errors.New("a Sentinel has neither a socket nor a database in its address, and its master no socket"),
 				hint,
-			}
+			)
 		}
 		sentinels[i] = at
 		hosts, known[at.host] = append(hosts, at.host), at

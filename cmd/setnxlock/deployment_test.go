@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/compat/cluster"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 )
@@ -60,11 +61,11 @@ func TestOnSentinel(t *testing.T) {
 	if out, status := run("inspect", "job"); status != 0 || !strings.Contains(out, "free") {
 		t.Errorf("inspect: %d, %s", status, out)
 	}
-	if out, status := run("--cluster", "inspect", "job"); status != statusUsage {
+	if out, status := run("--cluster", "inspect", "job"); status != exit.Wrong {
 		t.Errorf("--cluster too: %d, %s", status, out)
 	}
 	for _, bad := range []string{"mymaster", "@" + s.Addrs()[0], "mymaster@"} {
-		if out, status := command(t, like, "--sentinel", bad, "inspect", "job"); status != statusUsage {
+		if out, status := command(t, like, "--sentinel", bad, "inspect", "job"); status != exit.Wrong {
 			t.Errorf("--sentinel %s: %d, %s", bad, status, out)
 		}
 	}
@@ -114,7 +115,7 @@ func TestOnCluster(t *testing.T) {
 	if out, status := run("inspect", "job"); status != 0 || !strings.Contains(out, "free") {
 		t.Errorf("inspect: %d, %s", status, out)
 	}
-	if out, status := command(t, at+","+c.Addrs()[0], "inspect", "a"); status != statusUsage || !strings.Contains(out, "--cluster") {
+	if out, status := command(t, at+","+c.Addrs()[0], "inspect", "a"); status != exit.Wrong || !strings.Contains(out, "--cluster") {
 		t.Errorf("two nodes without --cluster: %d, %s", status, out)
 	}
 }

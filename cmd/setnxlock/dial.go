@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/compat/guard"
 )
 
@@ -37,15 +38,15 @@ func (s *secrets) prepare() error {
 	if s.passwordFile != "" {
 		b, err := os.ReadFile(s.passwordFile)
 		if err != nil {
-			return &failure{statusUsage, fmt.Errorf("--password-file: %w", err), ""}
+			return exit.Because(exit.Wrong, fmt.Errorf("--password-file: %w", err), "")
 		}
 		s.password, _, _ = strings.Cut(string(b), "\n")
 		if s.password = strings.TrimSuffix(s.password, "\r"); s.password == "" {
-			return &failure{statusUsage, fmt.Errorf("--password-file: the first line of %s is empty", s.passwordFile), ""}
+			return exit.Because(exit.Wrong, fmt.Errorf("--password-file: the first line of %s is empty", s.passwordFile), "")
 		}
 	}
 	if s.user != "" && s.password == "" {
-		return &failure{statusUsage, errors.New("--user wants a password"), "--password-file FILE, or " + passwordVariable}
+		return exit.Because(exit.Wrong, errors.New("--user wants a password"), "--password-file FILE, or "+passwordVariable)
 	}
 	var err error
 	s.tls, err = s.tlsConfig()
@@ -53,7 +54,7 @@ func (s *secrets) prepare() error {
 }
 
 func (s *secrets) tlsConfig() (*tls.Config, error) {
-	bad := func(err error) (*tls.Config, error) { return nil, &failure{statusUsage, err, ""} }
+	bad := func(err error) (*tls.Config, error) { return nil, exit.Because(exit.Wrong, err, "") }
 	config := &tls.Config{ServerName: s.serverName}
 	if s.caFile != "" {
 		pem, err := os.ReadFile(s.caFile)
@@ -81,9 +82,9 @@ func (s *secrets) tlsConfig() (*tls.Config, error) {
 // fitsTLS refuses flags of TLS where no TLS is spoken.
 func (s *secrets) fitsTLS(spoken bool) error {
 	if !spoken && (s.caFile != "" || s.certFile != "" || s.serverName != "") {
-		return &failure{
-			statusUsage, errors.New("the --tls- flags want a --redis that speaks TLS"), "--redis rediss://host:port",
-		}
+		return exit.Because(
+			exit.Wrong, errors.New("the --tls- flags want a --redis that speaks TLS"), "--redis rediss://host:port",
+		)
 	}
 	return nil
 }
@@ -95,7 +96,7 @@ func (s *secrets) as(at address) (address, error) {
 	case s.password == "":
 		at.user, at.password = "", at.user // redis://secret@host, as redis-cli has it
 	case s.user != "" && at.user != "" && s.user != at.user:
-		return at, &failure{statusUsage, errors.New("--user and --redis name two users"), "leave one of them out"}
+		return at, exit.Because(exit.Wrong, errors.New("--user and --redis name two users"), "leave one of them out")
 	default:
 		at.user, at.password = cmp.Or(at.user, s.user), s.password
 	}

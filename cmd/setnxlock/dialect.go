@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -34,10 +35,10 @@ func (a *app) dialectValue() (getsetlock.Dialect, error) {
 	f, err := dialect.Lookup(a.dialect)
 	switch {
 	case errors.Is(err, dialect.ErrUnsupported):
-		return getsetlock.Dialect{}, &failure{statusUsage, err, ""}
+		return getsetlock.Dialect{}, exit.Because(exit.Wrong, err, "")
 	case err != nil:
-		return getsetlock.Dialect{}, &failure{statusUsage, fmt.Errorf("there is no dialect %q", a.dialect),
-			"it is one of " + strings.Join(dialects(), ", ") + ", or a client: " + sentence(err)}
+		return getsetlock.Dialect{}, exit.Because(exit.Wrong, fmt.Errorf("there is no dialect %q", a.dialect),
+			"it is one of "+strings.Join(dialects(), ", ")+", or a client: "+sentence(err))
 	case f.Kind.Timed():
 		return getsetlock.Named(a.dialect)
 	}
@@ -54,19 +55,19 @@ func (a *app) fleet(fence bool) ([]candidate, error) {
 	family, _, _ := strings.Cut(a.algorithm, ":")
 	if f.Kind == dialect.TwoKeys {
 		if family != "auto" && family != "getset" {
-			return nil, &failure{statusUsage, fmt.Errorf("%s is not like any other lock", f.Name), "leave --algorithm out"}
+			return nil, exit.Because(exit.Wrong, fmt.Errorf("%s is not like any other lock", f.Name), "leave --algorithm out")
 		}
 		return []candidate{{name: f.Name, Algorithm: getsetlock.TwoKeys{Fence: fence}}}, nil
 	}
 	switch family {
 	case "set":
 		if f.Signal != "" {
-			return nil, &failure{statusUsage, fmt.Errorf("the waiters of %s wait on the list %s, to which a %s lock pushes nothing", f.Name, f.Signal, family), "leave --algorithm out"}
+			return nil, exit.Because(exit.Wrong, fmt.Errorf("the waiters of %s wait on the list %s, to which a %s lock pushes nothing", f.Name, f.Signal, family), "leave --algorithm out")
 		}
 		return nil, nil // writes tokens as they do, as short a way as there is
 	case "auto", "tx":
 	default:
-		return nil, &failure{statusUsage, fmt.Errorf("the clients of %s write tokens, and a %s lock does not", f.Name, family), "leave --algorithm out"}
+		return nil, exit.Because(exit.Wrong, fmt.Errorf("the clients of %s write tokens, and a %s lock does not", f.Name, family), "leave --algorithm out")
 	}
 	lock, err := txlock.Named(a.dialect)
 	if err != nil {

@@ -525,23 +525,19 @@ func messages(t *testing.T, dirs ...string) (all []string) {
 			ast.Inspect(f, func(n ast.Node) bool {
 				text := ""
 				switch n := n.(type) {
-				case *ast.CompositeLit: // failure{status, errors.New("…"), hint}
-					if id, ok := n.Type.(*ast.Ident); ok && strings.EqualFold(id.Name, "failure") && len(n.Elts) == 3 {
-						text = firstArg(n.Elts[1])
-					}
 				case *ast.CallExpr:
+					name := ""
 					switch f := n.Fun.(type) {
-					case *ast.Ident: // usage(cmd, errors.New("…"))
-						if f.Name == "usage" && len(n.Args) == 2 {
-							text = firstArg(n.Args[1])
-						}
-						if f.Name == "say" && dir == "." {
-							text = literal(n.Args[0])
-						}
-					case *ast.SelectorExpr: // a.say("…")
-						if f.Sel.Name == "say" && dir == "." {
-							text = literal(n.Args[0])
-						}
+					case *ast.Ident:
+						name = f.Name
+					case *ast.SelectorExpr:
+						name = f.Sel.Name
+					}
+					switch {
+					case name == "Because", name == "Usage": // exit.Because(status, errors.New("…"), hint), exit.Usage(cmd, errors.New("…"))
+						text = firstArg(n.Args[1])
+					case name == "say" && dir == ".": // a.say("…")
+						text = literal(n.Args[0])
 					}
 				}
 				if text != "" {

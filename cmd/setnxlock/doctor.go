@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/locks"
@@ -39,14 +40,12 @@ const doctorExamples = `  setnxlock doctor
 func (a *app) doctorCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:               "doctor",
-		Short:             "Show what a server can do, and which lock is safe on it",
-		Long:              doctorHelp,
-		Example:           doctorExamples,
-		Annotations:       map[string]string{"status": doctorStatus},
-		ValidArgsFunction: cobra.NoFileCompletions,
-		Args:              usageErrors(cobra.NoArgs),
-		RunE:              func(*cobra.Command, []string) error { return a.doctor(asJSON) },
+		Use:         "doctor",
+		Short:       "Show what a server can do, and which lock is safe on it",
+		Long:        doctorHelp,
+		Example:     doctorExamples,
+		Annotations: map[string]string{"status": doctorStatus},
+		RunE:        func(*cobra.Command, []string) error { return a.doctor(asJSON) },
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
@@ -107,7 +106,7 @@ func (a *app) doctor(asJSON bool) error {
 		err = d.print(screen.New(a.out), a.verbose)
 	}
 	if err == nil && !d.Safe {
-		err = exit(1)
+		err = exit.With(1)
 	}
 	return err
 }
@@ -163,7 +162,7 @@ func (a *app) doctorQuorum(ctx context.Context, p *deployment, asJSON bool) erro
 		fmt.Fprintf(s.W, "quorum  %s: on %d of %d servers; %d make a majority\n", verdict, safe, len(q.Servers), q.Need)
 	}
 	if !q.Safe {
-		return exit(1)
+		return exit.With(1)
 	}
 	return nil
 }

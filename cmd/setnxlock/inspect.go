@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat"
@@ -48,16 +49,15 @@ func (a *app) inspectCommand() *cobra.Command {
 	var asJSON, watch bool
 	var every time.Duration
 	cmd := &cobra.Command{
-		Use:               "inspect KEY...",
-		Short:             "Show whether a lock is held, in which format and until when",
-		Long:              inspectHelp,
-		Example:           inspectExamples,
-		Annotations:       map[string]string{"status": "  0      KEY was read, whatever its state.\n" + statusHelp},
-		ValidArgsFunction: cobra.NoFileCompletions,
-		Args:              usageErrors(cobra.MinimumNArgs(1)),
+		Use:         "inspect KEY...",
+		Short:       "Show whether a lock is held, in which format and until when",
+		Long:        inspectHelp,
+		Example:     inspectExamples,
+		Annotations: map[string]string{"status": "  0      KEY was read, whatever its state.\n" + statusHelp},
+		Args:        cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if every <= 0 {
-				return usage(cmd, fmt.Errorf("an --interval of %v", every))
+				return exit.Usage(cmd, fmt.Errorf("an --interval of %v", every))
 			}
 			if watch {
 				return a.watch(args, every, asJSON)
@@ -260,9 +260,9 @@ func (a *app) seesAll(ctx context.Context, p *deployment, t *target) error {
 		switch {
 		case err != nil:
 		case v.Lock == verdict.RW && !v.Obtainable:
-			return &failure{statusForeign, fmt.Errorf("%q %s: it is a lock for readers and a writer, and this one does not see the readers", key, v.Refusal()), "--algorithm rw:write, or rw:read"}
+			return exit.Because(statusForeign, fmt.Errorf("%q %s: it is a lock for readers and a writer, and this one does not see the readers", key, v.Refusal()), "--algorithm rw:write, or rw:read")
 		case v.Lock == verdict.Redisson:
-			return &failure{statusForeign, fmt.Errorf("%q is a lock of Redisson's, which no lock of ours excludes", key), "use another key"}
+			return exit.Because(statusForeign, fmt.Errorf("%q is a lock of Redisson's, which no lock of ours excludes", key), "use another key")
 		}
 	}
 	return nil

@@ -4,15 +4,14 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat"
-	"github.com/spf13/cobra"
 )
 
 func main() {
@@ -33,8 +32,8 @@ func execute(args []string, in, out, errs *os.File) int {
 		return 0
 	}
 	f := a.explain(err)
-	f.print(errs)
-	return f.status
+	tell(errs, f)
+	return f.Status
 }
 
 // An app is one run of the program.
@@ -54,14 +53,14 @@ func (a *app) say(format string, args ...any) {
 	io.WriteString(a.errs, "setnxlock: "+text+"\n") //nolint:errcheck // who would be told?
 }
 
-// print is the one form that failures have: a sentence, then a hint.
-func (f *failure) print(w io.Writer) {
-	if f.err == nil {
+// tell is the one form that failures have: a sentence, then a hint.
+func tell(w io.Writer, f *exit.Failure) {
+	if f.Err == nil {
 		return // the status says it all
 	}
-	fmt.Fprintf(w, "setnxlock: %s\n", screen.Escaped(scrubbed(sentence(f.err))))
-	if f.hint != "" {
-		fmt.Fprintf(w, "  hint: %s\n", screen.Escaped(scrubbed(f.hint)))
+	fmt.Fprintf(w, "setnxlock: %s\n", screen.Escaped(scrubbed(sentence(f.Err))))
+	if f.Hint != "" {
+		fmt.Fprintf(w, "  hint: %s\n", screen.Escaped(scrubbed(f.Hint)))
 	}
 }
 
@@ -74,22 +73,4 @@ func sentence(err error) string {
 		}
 	}
 	return strings.Join(parts, "; ")
-}
-
-// usageErrors marks what cobra itself finds wrong, flags and arguments, as
-// wrong usage: everything that is not a failure by the time it reaches explain.
-func usageErrors(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		return usage(cmd, check(cmd, args))
-	}
-}
-
-func usage(cmd *cobra.Command, err error) error {
-	if err == nil || errors.As(err, new(*failure)) {
-		return err
-	}
-	if what, _, of := strings.Cut(err.Error(), " in -"); of && strings.HasPrefix(what, "unknown shorthand") {
-		err = errors.New(what) // the rest may be a password: -asecret, as redis-cli has it
-	}
-	return &failure{status: statusUsage, err: err, hint: "see " + cmd.CommandPath() + " --help"}
 }

@@ -15,7 +15,6 @@ func (a *app) manCommand() *cobra.Command {
 		Short:       "Write the manual page",
 		Long:        "Writes the manual page, setnxlock(1), as troff, made of the help of all commands.",
 		Annotations: map[string]string{"alone": "yes"},
-		Args:        usageErrors(cobra.NoArgs),
 		Hidden:      true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := io.WriteString(a.out, manual(cmd.Root()))

@@ -21,7 +21,7 @@ func (a *app) measured(keys []string, f runFlags, run func() error) error {
 	err := run()
 	status := 0
 	if err != nil {
-		status = a.explain(err).status
+		status = a.explain(err).Status
 	}
 	if err := m.Close(status); err != nil {
 		a.say("the metrics of this run are not all in the file: %v", err)

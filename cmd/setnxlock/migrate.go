@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat/bridge"
 	"github.com/setnxlock/setnxlock/compat/locks"
@@ -35,13 +36,8 @@ func (a *app) migrateCommand() *cobra.Command {
 		Short:       "Plan how a running fleet moves to another lock",
 		Long:        migrateHelp,
 		Example:     migrateExamples,
-		Annotations: alone(migrateStatus),
-		Args:        usageErrors(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cmd.SetOut(a.errs)
-			cmd.Help() //nolint:errcheck
-			return exit(statusUsage)
-		},
+		Annotations: exit.Alone(migrateStatus),
+		RunE:        exit.Help,
 	}
 	cmd.AddCommand(a.migratePlanCommand())
 	return cmd
@@ -76,15 +72,14 @@ func (a *app) migratePlanCommand() *cobra.Command {
 		Short:       "Print the stages, and why none can be left out",
 		Long:        migratePlanHelp(),
 		Example:     migrateExamples,
-		Annotations: alone(migrateStatus),
-		Args:        usageErrors(cobra.NoArgs),
+		Annotations: exit.Alone(migrateStatus),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if from == "" {
-				return usage(cmd, errors.New("a plan needs --from, the lock that the fleet has"))
+				return exit.Usage(cmd, errors.New("a plan needs --from, the lock that the fleet has"))
 			}
 			p, err := bridge.NewPlan(from, to)
 			if err != nil {
-				return &failure{statusUsage, err, ""}
+				return exit.Because(exit.Wrong, err, "")
 			}
 			if asJSON {
 				err = a.printJSON(p)
@@ -95,18 +90,17 @@ func (a *app) migratePlanCommand() *cobra.Command {
 				}
 			}
 			if err == nil && p.Drain != "" {
-				return exit(1)
+				return exit.With(1)
 			}
 			return err
 		},
-		ValidArgsFunction:     cobra.NoFileCompletions,
 		DisableFlagsInUseLine: true,
 	}
 	cmd.Flags().StringVar(&from, "from", "", "the lock that the fleet has: `CLIENT` is redis-py-2.9, jedis-lock, ..., setnx-expire, getset, tx or set")
 	cmd.Flags().StringVar(&to, "to", "set", "the `LOCK` that it is to have: "+strings.Join(bridge.Targets(), ", "))
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	complete(cmd, "from", append(clients(), bridge.Ours()...))
-	complete(cmd, "to", bridge.Targets())
+	exit.Complete(cmd, "from", append(clients(), bridge.Ours()...))
+	exit.Complete(cmd, "to", bridge.Targets())
 	return cmd
 }
 

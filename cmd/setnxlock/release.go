@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
@@ -44,27 +45,26 @@ func (a *app) releaseCommand() *cobra.Command {
 	var token string
 	var force, yes bool
 	cmd := &cobra.Command{
-		Use:               "release [KEY...] {--token TOKEN | --force}",
-		Short:             "Remove a lock, by its token or by force",
-		Long:              releaseHelp,
-		Example:           releaseExamples,
-		Annotations:       map[string]string{"status": releaseStatus},
-		ValidArgsFunction: cobra.NoFileCompletions,
-		Args:              usageErrors(cobra.ArbitraryArgs),
+		Use:         "release [KEY...] {--token TOKEN | --force}",
+		Short:       "Remove a lock, by its token or by force",
+		Long:        releaseHelp,
+		Example:     releaseExamples,
+		Annotations: map[string]string{"status": releaseStatus},
+		Args:        cobra.ArbitraryArgs,
 
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case force == cmd.Flags().Changed("token"):
-				return usage(cmd, errors.New("release needs either --token or --force"))
+				return exit.Usage(cmd, errors.New("release needs either --token or --force"))
 			case strings.HasPrefix(token, "snx1."): // a handle, or what is left of one
 				return a.releaseByHandle(cmd, args, token)
 			case len(args) == 0:
-				return usage(cmd, errors.New("release needs a KEY"))
+				return exit.Usage(cmd, errors.New("release needs a KEY"))
 			case force:
 				return a.releaseByForce(args, yes)
 			case token == "":
-				return usage(cmd, errors.New("the token is empty"))
+				return exit.Usage(cmd, errors.New("the token is empty"))
 			}
 			key, err := a.all(args)
 			if err != nil {
@@ -88,7 +88,7 @@ func (a *app) releaseByHandle(cmd *cobra.Command, keys []string, s string) error
 	}
 	if len(keys) > 0 {
 		if key, err := a.all(keys); err != nil || key != h.Key {
-			return usage(cmd, cmp.Or(err, fmt.Errorf("the handle is of %q, not of %q", h.Key, key)))
+			return exit.Usage(cmd, cmp.Or(err, fmt.Errorf("the handle is of %q, not of %q", h.Key, key)))
 		}
 	}
 	return a.releaseByToken(h.Key, h.Token)
@@ -142,15 +142,15 @@ func (a *app) releaseByForce(keys []string, yes bool) error {
 	for _, one := range all {
 		switch {
 		case one.Cut:
-			return &failure{
+			return exit.Because(
 				statusForeign,
 				fmt.Errorf("%q holds more than a lock does: nothing was removed", one.Key),
 				"look at it with redis-cli",
-			}
+			)
 		case one.Lock == verdict.Redisson:
-			return &failure{statusForeign, fmt.Errorf("%q is a lock of Redisson's, which setnxlock does not release: nothing was removed", one.Key), "a client of Redisson's releases it with forceUnlock"}
+			return exit.Because(statusForeign, fmt.Errorf("%q is a lock of Redisson's, which setnxlock does not release: nothing was removed", one.Key), "a client of Redisson's releases it with forceUnlock")
 		case one.Value == "" && a.algorithm == "redlock":
-			return &failure{statusLost, fmt.Errorf("%q is held in parts, by several clients: nothing was removed", one.Key), "remove it on each server: --redis HOST:PORT, without --algorithm redlock"}
+			return exit.Because(statusLost, fmt.Errorf("%q is held in parts, by several clients: nothing was removed", one.Key), "remove it on each server: --redis HOST:PORT, without --algorithm redlock")
 		}
 	}
 	if !yes {
@@ -162,8 +162,8 @@ func (a *app) releaseByForce(keys []string, yes bool) error {
 	for _, one := range all {
 		for _, value := range values(one) {
 			if err := a.remove(ctx, v, one.Key, one.Lock, value); err != nil {
-				if errors.Is(err, compat.ErrLost) && !errors.As(err, new(*failure)) { // which has words of its own
-					err = &failure{statusLost, fmt.Errorf("%q has changed since it was shown: it was not removed", one.Key), ""}
+				if errors.Is(err, compat.ErrLost) && !errors.As(err, new(*exit.Failure)) { // which has words of its own
+					err = exit.Because(statusLost, fmt.Errorf("%q has changed since it was shown: it was not removed", one.Key), "")
 				}
 				if removed > 0 {
 					a.say("%d of %d locks were removed before this", removed, len(all))
@@ -203,14 +203,14 @@ func values(v verdict.Verdict) []string {
 // confirm asks, on a terminal; elsewhere nobody can answer.
 func (a *app) confirm(question string) error {
 	if !term.IsTerminal(int(a.in.Fd())) {
-		return &failure{statusUsage, errors.New("there is no terminal to ask on: nothing was changed"), "--yes does it without asking"}
+		return exit.Because(exit.Wrong, errors.New("there is no terminal to ask on: nothing was changed"), "--yes does it without asking")
 	}
 	fmt.Fprintf(a.errs, "%s [y/N] ", question)
 	answer, _ := bufio.NewReader(a.in).ReadString('\n')
 	if a := strings.ToLower(strings.TrimSpace(answer)); a == "y" || a == "yes" {
 		return nil
 	}
-	return &failure{1, errors.New("nothing was changed"), ""}
+	return exit.Because(1, errors.New("nothing was changed"), "")
 }
 
 // remove removes what holds value from a key: a lock on one key whatever its format, any other as
@@ -263,7 +263,7 @@ func (a *app) removeKey(ctx context.Context, n node, key, value string) error {
 	classic := getsetlock.Classic{Options: getsetlock.Options{Dialect: d}}
 	err := compat.NewOn(n.source, classic, a.lockOptions()).ReleaseToken(ctx, key, value)
 	if until, _ := d.Parse(value); isTime && until.Before(time.Now()) && errors.Is(err, compat.ErrLost) {
-		return &failure{statusLost, fmt.Errorf("the time on %q passed at %s: clients that write such times take it over, and nothing was removed", key, verdict.Moment(until)), ""}
+		return exit.Because(statusLost, fmt.Errorf("the time on %q passed at %s: clients that write such times take it over, and nothing was removed", key, verdict.Moment(until)), "")
 	}
 	return err
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat/dialect"
@@ -62,25 +63,24 @@ const repairExamples = `  setnxlock repair --dialect resque-lock --match 'resque
 func (a *app) repairCommand() *cobra.Command {
 	var f repairFlags
 	cmd := &cobra.Command{
-		Use:               "repair {KEY... | --match PATTERN} --dialect NAME",
-		Short:             "End locks that their clients left behind, after showing what was seen",
-		Long:              repairHelp,
-		Example:           repairExamples,
-		Annotations:       map[string]string{"status": repairStatus},
-		ValidArgsFunction: cobra.NoFileCompletions,
-		Args:              usageErrors(cobra.ArbitraryArgs),
+		Use:         "repair {KEY... | --match PATTERN} --dialect NAME",
+		Short:       "End locks that their clients left behind, after showing what was seen",
+		Long:        repairHelp,
+		Example:     repairExamples,
+		Annotations: map[string]string{"status": repairStatus},
+		Args:        cobra.ArbitraryArgs,
 
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, keys []string) error {
 			switch {
 			case len(keys) == 0 && f.match == "":
-				return usage(cmd, errors.New("repair needs keys, or --match"))
+				return exit.Usage(cmd, errors.New("repair needs keys, or --match"))
 			case len(keys) > 0 && f.match != "":
-				return usage(cmd, errors.New("repair takes keys or --match, not both"))
+				return exit.Usage(cmd, errors.New("repair takes keys or --match, not both"))
 			case f.lease < time.Second:
-				return usage(cmd, fmt.Errorf("a --lease of %v: locks are held for a second and more", f.lease))
+				return exit.Usage(cmd, fmt.Errorf("a --lease of %v: locks are held for a second and more", f.lease))
 			case a.algorithm != "auto":
-				return usage(cmd, errors.New("repair goes by --dialect, not by --algorithm"))
+				return exit.Usage(cmd, errors.New("repair goes by --dialect, not by --algorithm"))
 			}
 			return a.repair(keys, f)
 		},
@@ -140,7 +140,7 @@ func (a *app) repair(keys []string, f repairFlags) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if len(a.redis.list) > 1 || a.cluster {
-		return &failure{statusUsage, errors.New("repair is of one server"), "give the address of one; of a cluster, of one master after the other"}
+		return exit.Because(exit.Wrong, errors.New("repair is of one server"), "give the address of one; of a cluster, of one master after the other")
 	}
 	p, err := a.connect(ctx)
 	if err != nil {
@@ -273,7 +273,7 @@ func (a *app) whose(seen []verdict.Verdict) (repairing, error) {
 			hint = "--dialect NAME; these keys look like locks of " + some(near)
 		}
 		if !term.IsTerminal(int(a.in.Fd())) {
-			return repairing{}, &failure{statusUsage, errors.New("repair needs --dialect: whose locks are these?"), hint}
+			return repairing{}, exit.Because(exit.Wrong, errors.New("repair needs --dialect: whose locks are these?"), hint)
 		}
 		if len(near) > 0 {
 			fmt.Fprintf(a.errs, "These keys look like locks of %s.\n", strings.Join(near, ", "))
@@ -281,7 +281,7 @@ func (a *app) whose(seen []verdict.Verdict) (repairing, error) {
 		fmt.Fprint(a.errs, "Whose are they (--dialect)? ")
 		answer, _ := bufio.NewReader(a.in).ReadString('\n')
 		if a.dialect = strings.TrimSpace(answer); a.dialect == "" {
-			return repairing{}, &failure{1, errors.New("nothing was changed"), ""}
+			return repairing{}, exit.Because(1, errors.New("nothing was changed"), "")
 		}
 	}
 	of := repairing{name: a.dialect}
@@ -439,7 +439,7 @@ func (a *app) apply(c redis.Conn, plan []remedy, f repairFlags) error {
 }
 
 func interruptedBefore() error {
-	return &failure{statusSignal + int(syscall.SIGINT), errors.New("interrupted: nothing was changed"), ""}
+	return exit.Because(exit.Signal+int(syscall.SIGINT), errors.New("interrupted: nothing was changed"), "")
 }
 
 // printRemedies is the plan for people: what would be done, and what was seen.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 )
 
@@ -84,14 +85,14 @@ func TestRepairDoesNoHarm(t *testing.T) {
 			status int
 			says   string
 		}{
-			{nil, statusUsage, "repair needs keys, or --match"},
-			{[]string{"--dialect", "resque-lock"}, statusUsage, "repair needs keys, or --match"},
-			{[]string{"--match", "resque:lock:*"}, statusUsage, "these keys look like locks of node-resque, resque-lock"},
-			{[]string{"--match", "*", "--dialect", "resque-lock", "resque:lock:gone"}, statusUsage, "not both"},
-			{[]string{"--match", "*", "--dialect", "resque-lock", "--algorithm", "tx"}, statusUsage, "--dialect"},
-			{[]string{"--dialect", "resque-lock", "--lease", "1ms", "k"}, statusUsage, "a --lease of 1ms"},
-			{[]string{"--dialect", "resque", "k"}, statusUsage, "no dialect"},
-			{[]string{"--dialect", "resque-lock", "--lease", "1s", "--match", "resque:lock:*"}, statusUsage, "--yes does it without asking"},
+			{nil, exit.Wrong, "repair needs keys, or --match"},
+			{[]string{"--dialect", "resque-lock"}, exit.Wrong, "repair needs keys, or --match"},
+			{[]string{"--match", "resque:lock:*"}, exit.Wrong, "these keys look like locks of node-resque, resque-lock"},
+			{[]string{"--match", "*", "--dialect", "resque-lock", "resque:lock:gone"}, exit.Wrong, "not both"},
+			{[]string{"--match", "*", "--dialect", "resque-lock", "--algorithm", "tx"}, exit.Wrong, "--dialect"},
+			{[]string{"--dialect", "resque-lock", "--lease", "1ms", "k"}, exit.Wrong, "a --lease of 1ms"},
+			{[]string{"--dialect", "resque", "k"}, exit.Wrong, "no dialect"},
+			{[]string{"--dialect", "resque-lock", "--lease", "1s", "--match", "resque:lock:*"}, exit.Wrong, "--yes does it without asking"},
 			{[]string{"--dialect", "resque-lock", "--lease", "1s", "--match", "resque:lock:*", "--dry-run"}, 0, "1 of 3 keys would be changed; nothing was"},
 			{[]string{"--dialect", "resque-lock", "--lease", "1s", "--match", "resque:lock:*", "--json"}, 0, `"applied": false`},
 			{[]string{"--dialect", "seconds", "--lease", "1s", "--yes", "--match", "user:*"}, 0, "nothing but the value's form says that it is a lock"},

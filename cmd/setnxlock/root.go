@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/racecmd"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/locks"
@@ -52,11 +53,6 @@ const defaultRedis = "127.0.0.1:6379"
 // defaultTimeout is longer where tests run the command on a machine that may stand still.
 var defaultTimeout = 5 * time.Second
 
-// alone is the annotations of a command that speaks to no server.
-func alone(status string) map[string]string {
-	return map[string]string{"status": status, "alone": "yes"}
-}
-
 func (a *app) rootCommand() *cobra.Command {
 	asked := false // --version was given
 	root := &cobra.Command{
@@ -66,20 +62,17 @@ func (a *app) rootCommand() *cobra.Command {
 		Example:       rootExamples,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          usageErrors(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asked {
 				_, err := fmt.Fprintln(a.out, "setnxlock", version())
 				return err
 			}
-			cmd.SetOut(a.errs)
-			cmd.Help() //nolint:errcheck
-			return exit(statusUsage)
+			return exit.Help(cmd, nil)
 		},
 	}
 	root.SetHelpFunc(help)
 	root.Flags().BoolVar(&asked, "version", false, "version for setnxlock")
-	root.SetFlagErrorFunc(usage)
+	root.SetFlagErrorFunc(exit.Usage)
 
 	f := root.PersistentFlags()
 	a.flags = f
@@ -107,20 +100,15 @@ func (a *app) rootCommand() *cobra.Command {
 		"how long connecting, from its beginning to the server's first answer, and each request after that may take; unless it is given, a step on one server of a quorum (--algorithm redlock) may take "+redlock.DefaultTimeout.String())
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "log what happens to the lock, on stderr")
 	f.Lookup("redis").DefValue = defaultRedis // one from the environment may hold a password
-	complete(root, "algorithm", use)
-	complete(root, "dialect", append(dialects(), clients()...))
+	exit.Complete(root, "algorithm", use)
+	exit.Complete(root, "dialect", append(dialects(), clients()...))
 	for _, name := range []string{"redis", "prefix", "sentinel", "user", "tls-name"} {
-		complete(root, name, nil)
+		exit.Complete(root, name, nil)
 	}
 
 	root.AddCommand(a.runCommand(), a.inspectCommand(), a.surveyCommand(), a.releaseCommand(), a.repairCommand(), a.doctorCommand(), a.migrateCommand(), a.demoCommand(), racecmd.Command(a.in, a.out, a.errs), a.versionCommand(), a.manCommand())
+	exit.Fit(root)
 	return root
-}
-
-// complete tells shells the values of a flag. With none there is nothing to
-// offer, not even the names of files.
-func complete(cmd *cobra.Command, flag string, values []string) {
-	cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) //nolint:errcheck // the flag exists
 }
 
 // variants are those of the names that stand for one plain lock.
@@ -137,7 +125,7 @@ func variants(names []string) []string {
 // onServer is a key as it stands on the server.
 func (a *app) onServer(key string) (string, error) {
 	if key == "" {
-		return "", &failure{statusUsage, errors.New("the key is empty"), ""}
+		return "", exit.Because(exit.Wrong, errors.New("the key is empty"), "")
 	}
 	if a.key == "" {
 		a.key = a.prefix + key

@@ -16,6 +16,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/spf13/cobra"
@@ -116,10 +117,10 @@ func (a *app) runCommand() *cobra.Command {
 			}
 			return nil, cobra.ShellCompDirectiveDefault
 		},
-		Args: usageErrors(func(cmd *cobra.Command, args []string) error { return runArgs(cmd, args, f.adopt != "") }),
+		Args: func(cmd *cobra.Command, args []string) error { return runArgs(cmd, args, f.adopt != "") },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.valid(cmd); err != nil {
-				return usage(cmd, err)
+				return exit.Usage(cmd, err)
 			}
 			dash := cmd.ArgsLenAtDash()
 			return a.measured(args[:dash], f, func() error { return a.run(args[:dash], args[dash:], f) })
@@ -204,7 +205,7 @@ func (a *app) run(keys []string, command []string, f runFlags) error {
 	child, err := start(path, command, environment(lock, f.keepPassword), a.in, a.out, a.errs)
 	if err != nil {
 		a.release(lock, signals, false) //nolint:errcheck // it has said so itself
-		return &failure{statusNotExec, fmt.Errorf("%s can't be executed: %w", command[0], plain(err)), ""}
+		return exit.Because(statusNotExec, fmt.Errorf("%s can't be executed: %w", command[0], plain(err)), "")
 	}
 	status, lost := child.supervise(signals, &lease{Lock: lock, ttl: f.ttl, last: time.Now()}, f.grace, a.say)
 	if f.detach && status == 0 && !lost {
@@ -212,9 +213,9 @@ func (a *app) run(keys []string, command []string, f runFlags) error {
 	}
 	err = a.release(lock, signals, lost)
 	if lost || errors.Is(err, compat.ErrLost) {
-		return exit(statusLost)
+		return exit.With(statusLost)
 	}
-	return exit(status)
+	return exit.With(status)
 }
 
 // lookUp finds the command as a shell does, with a shell's statuses.
@@ -224,15 +225,15 @@ func lookUp(name string) (string, error) {
 	case err == nil:
 		return path, nil
 	case errors.Is(err, exec.ErrDot):
-		return "", &failure{statusNotFound, fmt.Errorf("%s is in the current folder, which PATH names", name), "write ./" + name}
+		return "", exit.Because(statusNotFound, fmt.Errorf("%s is in the current folder, which PATH names", name), "write ./"+name)
 	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EISDIR):
-		return "", &failure{statusNotExec, fmt.Errorf("%s can't be executed: %w", name, plain(err)), ""}
+		return "", exit.Because(statusNotExec, fmt.Errorf("%s can't be executed: %w", name, plain(err)), "")
 	}
 	hint := ""
 	if strings.Contains(name, " ") {
 		hint = "for a command line in one argument: -- sh -c " + quoted(name)
 	}
-	return "", &failure{statusNotFound, fmt.Errorf("%s was not found", name), hint}
+	return "", exit.Because(statusNotFound, fmt.Errorf("%s was not found", name), hint)
 }
 
 // plain is the system's word alone, without the call and the name around it.
@@ -262,7 +263,7 @@ func (a *app) obtain(keys []string, f runFlags, signals *signals) (*held, error)
 
 	h, err := a.reach(ctx, keys, f)
 	stop()
-	var asked *failure
+	var asked *exit.Failure
 	if errors.As(context.Cause(ctx), &asked) { // a signal, whatever the wait made of it
 		if err == nil {
 			a.release(h.Lock, signals, false) //nolint:errcheck // it has said so itself
@@ -307,7 +308,7 @@ func (a *app) reach(ctx context.Context, keys []string, f runFlags) (*held, erro
 		}
 		if away = err; late {
 			why := a.explain(err)
-			return nil, &failure{why.status, fmt.Errorf("%w; tried for %v", why.err, time.Duration(f.wait)), why.hint}
+			return nil, exit.Because(why.Status, fmt.Errorf("%w; tried for %v", why.Err, time.Duration(f.wait)), why.Hint)
 		}
 		line.says("%s", sentence(a.explain(err)))
 		a.log().Info("waiting for the server", "error", err)
@@ -358,7 +359,7 @@ func (a *app) adopt(ctx context.Context, p *deployment, f runFlags, o compat.Opt
 func handle(s string) (compat.Handle, error) {
 	var h compat.Handle
 	if err := h.UnmarshalText([]byte(s)); err != nil {
-		return h, &failure{statusUsage, err, "it is what $SETNXLOCK_HANDLE was in a command of setnxlock run, or what Lock.Detach returned"}
+		return h, exit.Because(exit.Wrong, err, "it is what $SETNXLOCK_HANDLE was in a command of setnxlock run, or what Lock.Detach returned")
 	}
 	return h, nil
 }
@@ -376,7 +377,7 @@ func (a *app) detach(held *held) error {
 	case err == nil && lacks(s.State, h.Token):
 		return a.lostBelow(h.Key, &compat.LostError{Key: h.Key, Value: s.Value, Gone: s.Status == compat.StatusFree})
 	case err != nil:
-		return &failure{a.explain(err).status, fmt.Errorf("the lock on %q was to be left held, and whether it is can't be seen: %w", h.Key, err), ""}
+		return exit.Because(a.explain(err).Status, fmt.Errorf("the lock on %q was to be left held, and whether it is can't be seen: %w", h.Key, err), "")
 	}
 	a.log().Info("lock detached", "key", h.Key, "handle", h.String(), "until", held.Until())
 	return nil
@@ -395,7 +396,7 @@ func lacks(s compat.State, value string) bool {
 // lostBelow is the end of a run whose lock was lost unseen, as err says.
 func (a *app) lostBelow(key string, err error) error {
 	a.say("the lock on %q was lost while the command ran (%s): another client may have run at the same time", key, whyLost(key, err))
-	return exit(statusLost)
+	return exit.With(statusLost)
 }
 
 // whyLost is what was seen of the key of a lock that is lost.

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 )
 
 // A place takes connections in plain text or over TLS, and notes the passwords that come in each way.
@@ -234,7 +236,7 @@ func TestWherePasswordsGo(t *testing.T) {
 				if p.plain != strings.Contains(test.plain, name) || p.secure != strings.Contains(test.secure, name) {
 					t.Errorf("%s was told a password: in plain text %t, over TLS %t", name, p.plain, p.secure)
 				}
-				if test.status == statusUsage && p.asked > 0 {
+				if test.status == exit.Wrong && p.asked > 0 {
 					t.Errorf("%s was connected to", name)
 				}
 				p.mu.Unlock()

@@ -5,23 +5,19 @@ import (
 	"fmt"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/racecmd"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// The exit statuses, from sysexits.h where it has one that fits and from the
-// shell where it has. Help texts show statusHelp; docs/command.md has all of them.
+// The exit statuses beside those of package exit. Help texts show statusHelp; docs/command.md has all of them.
 const (
-	statusUsage       = 64  // EX_USAGE
 	statusForeign     = 65  // EX_DATAERR
 	statusUnavailable = 69  // EX_UNAVAILABLE
-	statusSoftware    = 70  // EX_SOFTWARE
 	statusBusy        = 75  // EX_TEMPFAIL; --busy-status changes it
 	statusLost        = 76  // EX_PROTOCOL: the server no longer says what we said
 	statusNotExec     = 126 // the shell's
 	statusNotFound    = 127 // the shell's
-	statusSignal      = 128 // the shell's: plus the signal's number
 )
 
 const statusHelp = `  64     Wrong usage.
@@ -30,72 +26,43 @@ const statusHelp = `  64     Wrong usage.
          message says why and what to use instead.
   70     Something else went wrong.`
 
-// A failure is an error with the exit status it ends the program with. With a
-// nil err it is a status that needs no words: the child's.
-type failure struct {
-	status int
-	err    error
-	hint   string // what the user can do
-}
-
-func (f *failure) Error() string {
-	if f.err == nil {
-		return fmt.Sprintf("exit status %d", f.status)
-	}
-	return f.err.Error()
-}
-
-func (f *failure) Unwrap() error { return f.err }
-
-// exit is a status without words; nil if it is 0.
-func exit(status int) error {
-	if status == 0 {
-		return nil
-	}
-	return &failure{status: status}
-}
-
 // explain finds the status and the hint of an error.
-func (a *app) explain(err error) *failure {
-	var f *failure
+func (a *app) explain(err error) *exit.Failure {
+	var f *exit.Failure
 	if errors.As(err, &f) {
 		return f
-	}
-	var race *racecmd.Failure
-	if errors.As(err, &race) {
-		return &failure{race.Status, race.Err, race.Hint}
 	}
 	var unsafe *protocol.UnsafeServerError
 	var denied *protocol.DeniedError
 	var refused redis.Error
 	switch {
 	case errors.As(err, &unsafe):
-		return &failure{statusUnavailable, errors.New(locks.InCommandWords(unsafe.Error())),
-			a.unsafeHint()}
+		return exit.Because(statusUnavailable, errors.New(locks.InCommandWords(unsafe.Error())),
+			a.unsafeHint())
 	case errors.Is(err, protocol.ErrUnanswered):
-		return &failure{statusUnavailable, errors.New(locks.InCommandWords(err.Error())),
-			a.unsafeHint()}
+		return exit.Because(statusUnavailable, errors.New(locks.InCommandWords(err.Error())),
+			a.unsafeHint())
 	case errors.Is(err, protocol.ErrLost):
-		return &failure{statusLost, err, ""}
+		return exit.Because(statusLost, err, "")
 	case errors.Is(err, protocol.ErrUnknown):
-		return &failure{statusUnavailable, err, "if it was taken, it frees itself after its TTL"}
+		return exit.Because(statusUnavailable, err, "if it was taken, it frees itself after its TTL")
 	case errors.Is(err, protocol.ErrHeld):
-		return &failure{statusBusy, err, ""}
+		return exit.Because(statusBusy, err, "")
 	case errors.Is(err, protocol.ErrForeign):
-		return &failure{statusForeign, err, "use another key, or look at this one with redis-cli"}
+		return exit.Because(statusForeign, err, "use another key, or look at this one with redis-cli")
 	case errors.Is(err, protocol.ErrInvalid):
-		return &failure{statusUsage, err, ""}
+		return exit.Because(exit.Wrong, err, "")
 	case errors.As(err, &denied):
 		what := *denied
 		what.Remedy = ""
-		return &failure{statusUnavailable, &what, a.hintFor(denied)}
+		return exit.Because(statusUnavailable, &what, a.hintFor(denied))
 	case errors.As(err, &refused):
-		return &failure{statusUnavailable, fmt.Errorf("the server refuses: %w", err), a.hintFor(denial(refused))}
+		return exit.Because(statusUnavailable, fmt.Errorf("the server refuses: %w", err), a.hintFor(denial(refused)))
 	}
 	if silent(err) {
-		return &failure{statusUnavailable, fmt.Errorf("the server does not answer: %w", err), fmt.Sprintf("a step may take %v: --timeout allows a slow server more", a.limit())}
+		return exit.Because(statusUnavailable, fmt.Errorf("the server does not answer: %w", err), fmt.Sprintf("a step may take %v: --timeout allows a slow server more", a.limit()))
 	}
-	return &failure{statusUnavailable, err, ""}
+	return exit.Because(statusUnavailable, err, "")
 }
 
 const passwordHint = "give the password: --password-file FILE, SETNXLOCK_PASSWORD, or in the URL of --redis"

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat/dialect"
@@ -52,13 +53,11 @@ func (a *app) surveyCommand() *cobra.Command {
 	var match string
 	var all, asJSON bool
 	cmd := &cobra.Command{
-		Use:               "survey",
-		Short:             "List what looks like a lock on a server, whose it is, and what is wrong with it",
-		Long:              surveyHelp,
-		Example:           surveyExamples,
-		Annotations:       map[string]string{"status": "  0      The keys were looked at, whatever was found.\n" + statusHelp},
-		ValidArgsFunction: cobra.NoFileCompletions,
-		Args:              usageErrors(cobra.NoArgs),
+		Use:         "survey",
+		Short:       "List what looks like a lock on a server, whose it is, and what is wrong with it",
+		Long:        surveyHelp,
+		Example:     surveyExamples,
+		Annotations: map[string]string{"status": "  0      The keys were looked at, whatever was found.\n" + statusHelp},
 		RunE: func(*cobra.Command, []string) error {
 			var out report = &textReport{w: screen.Page{W: a.out}}
 			if asJSON {
@@ -123,7 +122,7 @@ func (a *app) survey(ctx context.Context, match string, anyText bool, out report
 // were looked at. begin is called first, with the server's name.
 func (a *app) eachLock(ctx context.Context, match string, anyText bool, begin func(server string) error, f func(verdict.Verdict) error) (keys int, err error) {
 	if len(a.redis.list) > 1 || a.cluster {
-		return 0, &failure{statusUsage, errors.New("a survey is of one server"), "give the address of one; of a cluster, of one master after the other"}
+		return 0, exit.Because(exit.Wrong, errors.New("a survey is of one server"), "give the address of one; of a cluster, of one master after the other")
 	}
 	lens, _, err := a.lens()
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/multilock"
@@ -147,7 +148,7 @@ func (a *app) limit() time.Duration {
 // lockOn is the lock on one server or cluster.
 func (a *app) lockOn(ctx context.Context, n node, cluster bool, keys []string, fence bool) (compat.Backend, error) {
 	if strings.HasPrefix(a.algorithm, "rw:") && len(keys) > 1 {
-		return nil, &failure{statusUsage, fmt.Errorf("%s takes one KEY", a.algorithm), ""}
+		return nil, exit.Because(exit.Wrong, fmt.Errorf("%s takes one KEY", a.algorithm), "")
 	}
 	c, err := a.pick(ctx, n, keys[0], fence)
 	if err != nil {
@@ -264,5 +265,5 @@ func (a *app) busy(ctx context.Context, t *target, f runFlags) error {
 	if f.wait > 0 {
 		text += fmt.Sprintf("; not obtained within %v", time.Duration(f.wait))
 	}
-	return &failure{f.busyStatus, errors.New(text), "to see what holds it: " + a.line("inspect", t.asked...)}
+	return exit.Because(f.busyStatus, errors.New(text), "to see what holds it: "+a.line("inspect", t.asked...))
 }

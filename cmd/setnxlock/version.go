@@ -14,7 +14,6 @@ func (a *app) versionCommand() *cobra.Command {
 		Short:       "Print the version",
 		Long:        "Prints the version of setnxlock, the commit if it was built from a checkout, and what it was built with.",
 		Annotations: map[string]string{"alone": "yes"},
-		Args:        usageErrors(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintf(a.out, "setnxlock %s (%s%s, %s/%s)\n", version(), commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat/probe"
@@ -25,8 +26,8 @@ import (
 // passes reports that a server which failed like this may be there later: nothing is wrong
 // with the address, the password or the lock.
 func passes(err error) bool {
-	var f *failure
-	if errors.As(err, &f) && f.status != statusUnavailable {
+	var f *exit.Failure
+	if errors.As(err, &f) && f.Status != statusUnavailable {
 		return false
 	}
 	var refused redis.Error

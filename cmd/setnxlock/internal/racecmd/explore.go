@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/pages"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat/race"
@@ -70,8 +71,7 @@ func (a *app) exploreCommand() *cobra.Command {
 		Short:       "Try every order of a lock's commands",
 		Long:        exploreHelp,
 		Example:     exploreExamples,
-		Annotations: alone(exploreStatus),
-		Args:        usageErrors(cobra.NoArgs),
+		Annotations: exit.Alone(exploreStatus),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := x.config(cmd)
 			if err != nil {
@@ -79,7 +79,6 @@ func (a *app) exploreCommand() *cobra.Command {
 			}
 			return a.explore(c, x)
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.SetHelpFunc(func(cmd *cobra.Command, args []string) { // every command would wait for the list
 		cmd.Long = exploreHelp + "\n\n" + algorithmsHelp()
@@ -95,9 +94,9 @@ func (a *app) exploreCommand() *cobra.Command {
 	f.BoolVar(&x.asJSON, "json", false, "print JSON")
 	f.StringVar(&x.html, "html", "", "write what breaks the lock as a page to `FILE`")
 	completeList(cmd, "faults", faultWords)
-	complete(cmd, "invariant", race.Invariants())
+	exit.Complete(cmd, "invariant", race.Invariants())
 	for _, name := range []string{"ticks", "max-states", "max-memory"} {
-		complete(cmd, name, nil)
+		exit.Complete(cmd, name, nil)
 	}
 	return cmd
 }
@@ -122,9 +121,9 @@ func (x *exploration) config(cmd *cobra.Command) (race.Config, error) {
 	}
 	switch {
 	case x.states < 1:
-		return c, usage(cmd, fmt.Errorf("--max-states %d", x.states))
+		return c, exit.Usage(cmd, fmt.Errorf("--max-states %d", x.states))
 	case x.megabytes < 1:
-		return c, usage(cmd, fmt.Errorf("--max-memory %d", x.megabytes))
+		return c, exit.Usage(cmd, fmt.Errorf("--max-memory %d", x.megabytes))
 	}
 	c.Invariants, c.Ticks, c.MaxStates, c.MaxMemory = x.invariants, x.ticks, x.states, x.megabytes<<20
 	return c, nil
@@ -154,9 +153,9 @@ func (a *app) explore(c race.Config, x exploration) error {
 	case race.Safe:
 		return nil
 	case race.Violated:
-		return exit(statusBroken)
+		return exit.With(statusBroken)
 	}
-	return exit(statusBounded)
+	return exit.With(statusBounded)
 }
 
 // found tells what an exploration has found.

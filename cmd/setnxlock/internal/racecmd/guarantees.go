@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/mixing"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/pages"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
@@ -37,8 +38,7 @@ func (a *app) guaranteesCommand() *cobra.Command {
 		Short:       "Show what each lock promises on each server",
 		Long:        guaranteesHelp,
 		Example:     guaranteesExamples,
-		Annotations: alone(guaranteesStatus),
-		Args:        usageErrors(cobra.NoArgs),
+		Annotations: exit.Alone(guaranteesStatus),
 		RunE: func(*cobra.Command, []string) error {
 			m, err := a.matrix()
 			if err != nil {
@@ -58,11 +58,10 @@ func (a *app) guaranteesCommand() *cobra.Command {
 				return err
 			}
 			if slices.ContainsFunc(m.Cells, func(c race.Cell) bool { return c.Bound != "" }) {
-				return exit(statusBounded)
+				return exit.With(statusBounded)
 			}
 			return nil
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().StringVarP(&file, "output", "o", "", "write to `FILE` in place of stdout")

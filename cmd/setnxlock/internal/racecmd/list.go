@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
@@ -39,8 +40,8 @@ func (a *app) listCommand() *cobra.Command {
 		Short:       "List the known races",
 		Long:        listHelp,
 		Example:     listExamples,
-		Annotations: alone("  0      They were listed.\n" + raceStatus),
-		Args:        usageErrors(cobra.MaximumNArgs(1)),
+		Annotations: exit.Alone("  0      They were listed.\n" + raceStatus),
+		Args:        cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			all := catalogue.All()
 			if len(args) == 1 {

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/mixing"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/workbench"
@@ -47,20 +48,18 @@ func (a *app) mixingCommand() *cobra.Command {
 		Short:       "Show what two fleets do to each other on one key",
 		Long:        mixingHelp,
 		Example:     mixingExamples,
-		Annotations: alone(mixingStatus),
-		Args:        usageErrors(cobra.NoArgs),
+		Annotations: exit.Alone(mixingStatus),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case list:
 				return a.write(file, printParties)
 			case first == "" && second == "" && asJSON:
-				return usage(cmd, errors.New("--json goes with --a and --b"))
+				return exit.Usage(cmd, errors.New("--json goes with --a and --b"))
 			case first == "" && second == "":
 				return a.mixAll(file)
 			}
 			return a.mixPair(cmp.Or(first, second), cmp.Or(second, first), file, asJSON)
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f := cmd.Flags()
 	f.StringVar(&first, "a", "", "one `FLEET`: ours/… or theirs/…, or the name of a dialect for the client that writes it")
@@ -80,8 +79,8 @@ func party(name string) (mixing.Party, error) {
 			return p, nil
 		}
 	}
-	return mixing.Party{}, &Failure{statusUsage, fmt.Errorf("there is no fleet %q", name),
-		suggest(name, partyNames(), "see setnxlock race mixing --list")}
+	return mixing.Party{}, exit.Because(exit.Wrong, fmt.Errorf("there is no fleet %q", name),
+		suggest(name, partyNames(), "see setnxlock race mixing --list"))
 }
 
 // fleet reports whether an algorithm's name is that of a party to a mixture.
@@ -132,7 +131,7 @@ func (a *app) mixPair(first, second, file string, asJSON bool) error {
 		err = a.write(file, func(w io.Writer) error { return a.tellPair(w, v) })
 	}
 	if err == nil && !v.Safe() {
-		err = exit(statusBroken)
+		err = exit.With(statusBroken)
 	}
 	return err
 }

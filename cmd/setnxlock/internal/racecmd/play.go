@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
@@ -62,9 +63,9 @@ func (a *app) playCommand() *cobra.Command {
 		Short:             "Break a lock yourself, step by step",
 		Long:              playHelp,
 		Example:           playExamples,
-		Annotations:       alone("  0      The game is over.\n" + raceStatus),
+		Annotations:       exit.Alone("  0      The game is over.\n" + raceStatus),
 		ValidArgsFunction: scenarioArgs,
-		Args:              usageErrors(cobra.MaximumNArgs(1)),
+		Args:              cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			g := &game{Screen: screen.New(a.out), width: a.width(), told: map[string]bool{}}
 			var base race.Config
@@ -78,7 +79,7 @@ func (a *app) playCommand() *cobra.Command {
 			c, err := s.over(base, cmd.Flags())
 			if err != nil {
 				if len(args) == 0 && s.Algorithm == "" {
-					return usage(cmd, errors.New("play needs the NAME of a race, or --algorithm"))
+					return exit.Usage(cmd, errors.New("play needs the NAME of a race, or --algorithm"))
 				}
 				return err
 			}

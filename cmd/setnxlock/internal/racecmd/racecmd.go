@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/pages"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/workbench"
@@ -39,13 +40,10 @@ const raceExamples = `  setnxlock race list
   setnxlock race play getset/double-takeover
   setnxlock race explore --algorithm tx:classic --server 2.4 --faults lost=1,crash`
 
-// The exit statuses. From 64 they are those of all commands.
+// The exit statuses beside those of all commands.
 const (
-	statusBroken   = 1 // an invariant broke
-	statusBounded  = 2 // nothing broke, and not everything was seen
-	statusUsage    = 64
-	statusSoftware = 70
-	statusSignal   = 128 // plus the signal's number
+	statusBroken  = 1 // an invariant broke
+	statusBounded = 2 // nothing broke, and not everything was seen
 )
 
 const raceStatus = `  64     Wrong usage: no such race, algorithm, server or invariant, or a
@@ -56,7 +54,7 @@ const raceStatus = `  64     Wrong usage: no such race, algorithm, server or inv
 type app struct{ in, out, errs *os.File }
 
 // Command returns the command with its subcommands. What a run ends with is nil or
-// a *Failure.
+// an *exit.Failure.
 func Command(in, out, errs *os.File) *cobra.Command {
 	a := &app{in, out, errs}
 	cmd := &cobra.Command{
@@ -64,13 +62,8 @@ func Command(in, out, errs *os.File) *cobra.Command {
 		Short:       "See how locks break, step by step, and where they can't",
 		Long:        raceHelp,
 		Example:     raceExamples,
-		Annotations: alone(raceStatus),
-		Args:        usageErrors(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cmd.SetOut(a.errs)
-			cmd.Help() //nolint:errcheck
-			return exit(statusUsage)
-		},
+		Annotations: exit.Alone(raceStatus),
+		RunE:        exit.Help,
 	}
 	cmd.AddCommand(a.listCommand(), a.showCommand(), a.playCommand(), a.replayCommand(), a.exploreCommand(),
 		a.guaranteesCommand(), a.mixingCommand(), a.siteCommand())
@@ -82,64 +75,19 @@ func (a *app) say(format string, args ...any) {
 	fmt.Fprintf(a.errs, "setnxlock: "+format+"\n", args...)
 }
 
-// A Failure is an error with the exit status it ends the program with. With a nil
-// Err it is a status that needs no words.
-type Failure struct {
-	Status int
-	Err    error
-	Hint   string // what the user can do
-}
-
-func (f *Failure) Error() string {
-	if f.Err == nil {
-		return fmt.Sprintf("exit status %d", f.Status)
-	}
-	return f.Err.Error()
-}
-
-func (f *Failure) Unwrap() error { return f.Err }
-
-// exit is a status without words.
-func exit(status int) error { return &Failure{Status: status} }
-
 // interruptible runs f, which an interrupt ends.
 func (a *app) interruptible(f func(context.Context) error) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err := f(ctx)
 	switch {
-	case err == nil || errors.As(err, new(*Failure)):
+	case err == nil || errors.As(err, new(*exit.Failure)):
 		return err
 	case ctx.Err() != nil:
 		a.say("interrupted: this proves nothing")
-		return exit(statusSignal + int(syscall.SIGINT))
+		return exit.With(exit.Signal + int(syscall.SIGINT))
 	}
-	return &Failure{statusSoftware, err, ""}
-}
-
-// usage is wrong usage of cmd; nil if nothing is wrong.
-func usage(cmd *cobra.Command, err error) error {
-	if err == nil || errors.As(err, new(*Failure)) {
-		return err
-	}
-	return &Failure{statusUsage, err, "see " + cmd.CommandPath() + " --help"}
-}
-
-// usageErrors marks what cobra finds wrong with arguments as wrong usage.
-func usageErrors(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		return usage(cmd, check(cmd, args))
-	}
-}
-
-// complete tells shells the values of a flag; none: not even the names of files.
-func complete(cmd *cobra.Command, flag string, values []string) {
-	cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) //nolint:errcheck // the flag exists
-}
-
-// alone is the annotations of a command that speaks to no server.
-func alone(status string) map[string]string {
-	return map[string]string{"status": status, "alone": "yes"}
+	return exit.Because(exit.Software, err, "")
 }
 
 // scenario finds a race by its name, or says which ones are like it.
@@ -147,8 +95,8 @@ func scenario(name string) (catalogue.Scenario, error) {
 	if s, ok := catalogue.Find(name); ok {
 		return s, nil
 	}
-	return catalogue.Scenario{}, &Failure{statusUsage, fmt.Errorf("there is no race %q", name),
-		suggest(name, scenarioNames(), "see setnxlock race list")}
+	return catalogue.Scenario{}, exit.Because(exit.Wrong, fmt.Errorf("there is no race %q", name),
+		suggest(name, scenarioNames(), "see setnxlock race list"))
 }
 
 func scenarioNames() []string {
@@ -166,7 +114,7 @@ func chooseServer(value string) error {
 	if slices.Contains(servers(), value) {
 		return nil
 	}
-	return &Failure{statusUsage, fmt.Errorf("there is no server %q", value), "there are " + strings.Join(servers(), ", ")}
+	return exit.Because(exit.Wrong, fmt.Errorf("there is no server %q", value), "there are "+strings.Join(servers(), ", "))
 }
 
 // choose says what is wrong with a value that must be one of a few.
@@ -174,8 +122,8 @@ func choose(what, value string, of []string) error {
 	if slices.Contains(of, value) {
 		return nil
 	}
-	return &Failure{statusUsage, fmt.Errorf("there is no %s %q", what, value),
-		suggest(value, of, "it is one of "+strings.Join(of, ", "))}
+	return exit.Because(exit.Wrong, fmt.Errorf("there is no %s %q", what, value),
+		suggest(value, of, "it is one of "+strings.Join(of, ", ")))
 }
 
 // suggest is the names that value may have been meant to be, nearest first.
@@ -230,10 +178,10 @@ func distance(a, b string) int {
 // inRace is an error of the packages below as this command says it: without
 // their names, and as wrong usage, since all that they refuse was typed.
 func inRace(err error) error {
-	if err == nil || errors.As(err, new(*Failure)) {
+	if err == nil || errors.As(err, new(*exit.Failure)) {
 		return err
 	}
-	return &Failure{Status: statusUsage, Err: errors.New(strings.ReplaceAll(err.Error(), "race: ", ""))}
+	return exit.Because(exit.Wrong, errors.New(strings.ReplaceAll(err.Error(), "race: ", "")), "")
 }
 
 // A picture is the flags of a command that shows a trace.
@@ -252,8 +200,8 @@ func (p *picture) flags(cmd *cobra.Command) {
 	f.BoolVar(&p.asJSON, "json", false, "the same as --format json")
 	f.IntVar(&p.step, "step", 0, "show the run up to step `N` and what each client is about to do then")
 	f.StringVarP(&p.file, "output", "o", "", "write to `FILE` in place of stdout")
-	complete(cmd, "format", formats())
-	complete(cmd, "step", nil)
+	exit.Complete(cmd, "format", formats())
+	exit.Complete(cmd, "step", nil)
 }
 
 // draw shows a trace in the form that was asked for. Below a text stands the
@@ -267,10 +215,10 @@ func (a *app) draw(p *picture, t race.Trace, end string) error {
 	}
 	switch {
 	case p.step != 0 && p.format != "text":
-		return &Failure{statusUsage, fmt.Errorf("--step goes with --format text, not with %s", p.format),
-			"a page opens at a step by its address: race.html#7"}
+		return exit.Because(exit.Wrong, fmt.Errorf("--step goes with --format text, not with %s", p.format),
+			"a page opens at a step by its address: race.html#7")
 	case p.step < 0 || p.step > len(t.Events):
-		return &Failure{statusUsage, fmt.Errorf("there is no step %d: there are %d", p.step, len(t.Events)), ""}
+		return exit.Because(exit.Wrong, fmt.Errorf("there is no step %d: there are %d", p.step, len(t.Events)), "")
 	}
 	if t.Verdict.Violated != "" && t.Argument.Fix == "" {
 		t.Argument.Fix = remedy(t)
@@ -304,7 +252,7 @@ func (a *app) write(file string, f func(io.Writer) error) error {
 	}
 	if file != "" && file != "-" {
 		if err := os.WriteFile(file, b.Bytes(), 0o666); err != nil {
-			return &Failure{statusSoftware, err, ""}
+			return exit.Because(exit.Software, err, "")
 		}
 		return nil
 	}
@@ -326,7 +274,7 @@ func (a *app) width() int { return screen.Width(a.out) }
 // verdict is the exit status of a run that was shown.
 func verdict(t race.Trace) error {
 	if t.Verdict.Violated != "" {
-		return exit(statusBroken)
+		return exit.With(statusBroken)
 	}
 	return nil
 }

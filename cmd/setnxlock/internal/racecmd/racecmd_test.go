@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 )
 
 func TestSuggest(t *testing.T) {
@@ -23,7 +25,7 @@ func TestSuggest(t *testing.T) {
 }
 
 func TestServerHints(t *testing.T) {
-	var f *Failure
+	var f *exit.Failure
 	if err := chooseServer("6.2"); !errors.As(err, &f) || !strings.HasPrefix(f.Hint, "there are 1.2, ") {
 		t.Errorf("6.2: %+v", f)
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/pages"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/workbench"
@@ -67,13 +68,13 @@ func (a *app) replayCommand() *cobra.Command {
 		Short:       "Run a schedule, a scenario or a trace again",
 		Long:        replayHelp,
 		Example:     replayExamples,
-		Annotations: alone(replayStatus),
-		Args: usageErrors(func(cmd *cobra.Command, args []string) error {
+		Annotations: exit.Alone(replayStatus),
+		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && exercise == "" {
 				return errors.New("replay needs a SCHEDULE or a FILE")
 			}
 			return nil
-		}),
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// A schedule that was not quoted comes in pieces.
 			text := strings.Join(args, " ")
@@ -137,7 +138,7 @@ func (a *app) again(text string) (race.Trace, error) {
 	if b, err := a.read(text); err == nil {
 		name, text = strings.TrimSuffix(filepath.Base(text), ".txt"), string(b)
 	} else if text = pasted(text); !strings.Contains(text, " ") {
-		return race.Trace{}, &Failure{statusUsage, fmt.Errorf("%s: neither a file nor a schedule", text), "see setnxlock race replay --help"}
+		return race.Trace{}, exit.Because(exit.Wrong, fmt.Errorf("%s: neither a file nor a schedule", text), "see setnxlock race replay --help")
 	}
 	text = strings.TrimSpace(text)
 	switch {
@@ -177,7 +178,7 @@ func (a *app) mark(p *picture, name, words string) error {
 		return err
 	}
 	if s.Exercise == nil {
-		return &Failure{statusUsage, fmt.Errorf("%s has no exercise", s.Name), "setnxlock race play " + s.Name}
+		return exit.Because(exit.Wrong, fmt.Errorf("%s has no exercise", s.Name), "setnxlock race play "+s.Name)
 	}
 	if words == "" {
 		_, err := io.WriteString(a.out, screen.Paragraph("Exercise: ", s.Exercise.Text, a.width()))
@@ -200,7 +201,7 @@ func (a *app) mark(p *picture, name, words string) error {
 		return err
 	}
 	if wrong != nil {
-		return exit(statusBroken)
+		return exit.With(statusBroken)
 	}
 	return nil
 }

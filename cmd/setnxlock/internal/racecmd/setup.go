@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/workbench"
 	"github.com/setnxlock/setnxlock/compat/race"
@@ -34,10 +35,10 @@ func (s *setup) flags(cmd *cobra.Command) {
 	f.BoolVar(&s.Bare, "bare", false, "run the algorithm alone, without the library's Locker")
 	f.Lookup("skew").DefValue = ""
 	completeList(cmd, "algorithm", algorithmNames)
-	complete(cmd, "server", servers())
-	complete(cmd, "holders", holderWords())
+	exit.Complete(cmd, "server", servers())
+	exit.Complete(cmd, "holders", holderWords())
 	for _, name := range []string{"clients", "attempts", "ttl", "skew", "given"} {
-		complete(cmd, name, nil)
+		exit.Complete(cmd, name, nil)
 	}
 }
 
@@ -114,13 +115,13 @@ func (s *setup) over(base race.Config, flags *pflag.FlagSet) (race.Config, error
 		}
 	}
 	if base.Algorithm == "" {
-		return base, &Failure{statusUsage, fmt.Errorf("no --algorithm was given"),
-			"it is one of " + strings.Join(shipped(), ", ")}
+		return base, exit.Because(exit.Wrong, fmt.Errorf("no --algorithm was given"),
+			"it is one of "+strings.Join(shipped(), ", "))
 	}
 	for _, name := range strings.Split(base.Algorithm, "+") {
 		if !slices.Contains(race.Algorithms(workbench.Locks()), name) {
-			return base, &Failure{statusUsage, fmt.Errorf("there is no algorithm %q", name),
-				suggest(name, race.Algorithms(workbench.Locks()), "it is one of "+strings.Join(shipped(), ", "))}
+			return base, exit.Because(exit.Wrong, fmt.Errorf("there is no algorithm %q", name),
+				suggest(name, race.Algorithms(workbench.Locks()), "it is one of "+strings.Join(shipped(), ", ")))
 		}
 	}
 	if base.Server != "" {
@@ -143,7 +144,7 @@ func faults(words []string) (f race.Faults, err error) {
 		n := 1
 		if given {
 			if n, err = strconv.Atoi(number); err != nil || n < 0 {
-				return f, &Failure{statusUsage, fmt.Errorf("--faults %s: %q is not a number", w, number), ""}
+				return f, exit.Because(exit.Wrong, fmt.Errorf("--faults %s: %q is not a number", w, number), "")
 			}
 		}
 		switch count, flag := counts[name], flags[name]; {
@@ -156,7 +157,7 @@ func faults(words []string) (f race.Faults, err error) {
 		case flag != nil && !given:
 			*flag = true
 		case flag != nil:
-			return f, &Failure{statusUsage, fmt.Errorf("--faults %s: %s takes no number", w, name), ""}
+			return f, exit.Because(exit.Wrong, fmt.Errorf("--faults %s: %s takes no number", w, name), "")
 		default:
 			return f, choose("fault", name, faultWords())
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
@@ -37,9 +38,9 @@ func (a *app) showCommand() *cobra.Command {
 		Short:             "Show a race step by step",
 		Long:              showHelp,
 		Example:           showExamples,
-		Annotations:       alone("  0      It was shown.\n" + raceStatus),
+		Annotations:       exit.Alone("  0      It was shown.\n" + raceStatus),
 		ValidArgsFunction: scenarioArgs,
-		Args:              usageErrors(oneRace),
+		Args:              oneRace,
 		RunE: func(_ *cobra.Command, args []string) error {
 			s, err := scenario(args[0])
 			if err != nil {
@@ -59,7 +60,7 @@ func (a *app) showCommand() *cobra.Command {
 	p.flags(cmd)
 	cmd.Flags().BoolVar(&survives, "survives", false, "show how another lock survives the same race")
 	cmd.Flags().StringVar(&server, "server", "", "run it on `VERSION`, where it may not happen")
-	complete(cmd, "server", servers())
+	exit.Complete(cmd, "server", servers())
 	return cmd
 }
 
@@ -75,9 +76,9 @@ func oneRace(cmd *cobra.Command, args []string) error {
 func showing(s catalogue.Scenario, survives bool, server string) (t race.Trace, err error) {
 	switch {
 	case survives && server != "":
-		return t, &Failure{statusUsage, errors.New("either --survives or --server, not both"), ""}
+		return t, exit.Because(exit.Wrong, errors.New("either --survives or --server, not both"), "")
 	case survives && s.Survives.Schedule == "":
-		return t, &Failure{statusUsage, fmt.Errorf("no lock survives %s", s.Name), s.Instead}
+		return t, exit.Because(exit.Wrong, fmt.Errorf("no lock survives %s", s.Name), s.Instead)
 	case survives:
 		t, err = s.Survivor()
 	case server != "":

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/mixing"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/pages"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/workbench"
@@ -25,13 +26,13 @@ func (a *app) siteCommand() *cobra.Command {
 		Short:       "Write all races as a static web site",
 		Long:        siteHelp,
 		Example:     "  setnxlock race site /tmp/races && xdg-open /tmp/races/index.html",
-		Annotations: alone("  0      It was written.\n" + raceStatus + "\n  130    It was interrupted."),
-		Args: usageErrors(func(_ *cobra.Command, args []string) error {
+		Annotations: exit.Alone("  0      It was written.\n" + raceStatus + "\n  130    It was interrupted."),
+		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("site needs one DIR, not %d", len(args))
 			}
 			return nil
-		}),
+		},
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
@@ -47,7 +48,7 @@ func (a *app) siteCommand() *cobra.Command {
 
 func (a *app) site(dir string, compute, bench bool) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil { // before anything is computed
-		return &Failure{statusSoftware, err, ""}
+		return exit.Because(exit.Software, err, "")
 	}
 	guarantees := pages.Stored
 	if compute {
@@ -61,7 +62,7 @@ func (a *app) site(dir string, compute, bench bool) error {
 	for i, s := range catalogue.All() {
 		p, err := page(s)
 		if err != nil {
-			return &Failure{statusSoftware, err, ""}
+			return exit.Because(exit.Software, err, "")
 		}
 		if s.Star == 0 {
 			p.Order = i
@@ -73,7 +74,7 @@ func (a *app) site(dir string, compute, bench bool) error {
 		link = workbench.Page
 	}
 	if err := pages.Site(dir, link, guarantees, races, mixing.FleetsPage(link)); err != nil {
-		return &Failure{statusSoftware, err, ""}
+		return exit.Because(exit.Software, err, "")
 	}
 	if bench {
 		if err := a.workbench(dir, races); err != nil {
@@ -93,7 +94,7 @@ func (a *app) workbench(dir string, races []pages.Page) error {
 		}
 		l, err := workbench.LevelOf(p)
 		if err != nil {
-			return &Failure{statusSoftware, err, ""}
+			return exit.Because(exit.Software, err, "")
 		}
 		if l != nil {
 			levels = append(levels, l)
@@ -101,9 +102,9 @@ func (a *app) workbench(dir string, races []pages.Page) error {
 	}
 	switch err := workbench.Site(context.Background(), dir, levels); {
 	case errors.Is(err, workbench.ErrNoSource):
-		return &Failure{statusUsage, err, "run it in a clone, with Go installed, or leave --workbench out"}
+		return exit.Because(exit.Wrong, err, "run it in a clone, with Go installed, or leave --workbench out")
 	case err != nil:
-		return &Failure{statusSoftware, err, ""}
+		return exit.Because(exit.Software, err, "")
 	}
 	a.say("the workbench is %s/%s", dir, workbench.Page)
 	return nil

@@ -18,6 +18,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 var update = flag.Bool("update", false, "write what was measured into the pages")
@@ -27,10 +28,7 @@ const articlesPage = "../../docs/from-the-articles.md"
 // The page shows what each article's lock sends: here it is sent, by the lock of
 // that name, and compared. -update writes it.
 func TestArticlesOnTheWire(t *testing.T) {
-	b, err := os.ReadFile(articlesPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(articlesPage))(t)
 	page := string(b)
 	blocks := regexp.MustCompile("(?s)```wire (\\S+) on (\\S+)\n(.*?)```\n").FindAllStringSubmatch(page, -1)
 	if len(blocks) < 8 {
@@ -49,9 +47,7 @@ func TestArticlesOnTheWire(t *testing.T) {
 		t.Errorf("%s sends on %s\n%s\nthe page says\n%s", name, server, sends, says)
 	}
 	if *update {
-		if err := os.WriteFile(articlesPage, []byte(page), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(articlesPage, []byte(page), 0o644))
 	}
 }
 
@@ -95,10 +91,7 @@ func fit(t *testing.T, c *protocol.Conn, name string) protocol.Algorithm {
 			return l.New(protocol.NewToken, false)
 		}
 	}
-	list, err := candidates(name, getsetlock.Float, false, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(candidates(name, getsetlock.Float, false, ""))(t)
 	for _, a := range list {
 		if check := a.Traits().Check; check == nil || check(c, "k") == nil {
 			return a.Algorithm
@@ -134,10 +127,7 @@ func inColumn(step, transcript string) string {
 // Every race that a page names is in the catalogue, and every page that it links
 // to is there.
 func TestArticlesNameRaces(t *testing.T) {
-	b, err := os.ReadFile(articlesPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(articlesPage))(t)
 	known := map[string]bool{}
 	for _, r := range catalogue.All() {
 		known[r.Name] = true

@@ -26,6 +26,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // cli runs setnxlock with more in its environment, and returns what it wrote.
@@ -131,10 +132,7 @@ func TestTLS(t *testing.T) {
 	usage := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	ours.sign("server", &x509.Certificate{DNSNames: []string{"redis.example"}, ExtKeyUsage: usage}, ours.cert, ours.key)
 	ours.sign("client", &x509.Certificate{Subject: pkix.Name{CommonName: "client"}, ExtKeyUsage: usage}, ours.cert, ours.key)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	at := l.Addr().String()
 	l.Close()
 	_, port, _ := net.SplitHostPort(at)
@@ -193,9 +191,7 @@ func TestPassword(t *testing.T) {
 	address := realredis.Start(t, "--requirepass", secret, "--user", "app", "on", ">apps", "~*", "&*", "+@all")
 	file := filepath.Join(t.TempDir(), "password")
 	write := func(name, text string) string {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(name, []byte(text), 0o600))
 		return name
 	}
 	write(file, secret+"\nsecond line\n")
@@ -244,10 +240,7 @@ func TestPasswordsStaySecret(t *testing.T) {
 	guarded := realredis.Start(t, "--requirepass", "another")
 	open := startOld(t, "2.0")
 	url := func(at string) string { return "redis://:" + secret + "@" + at }
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	silent := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer silent.Close()
 	ask(t, open, "SET", "stuck", "somebody")
 	ask(t, open, "RPUSH", "list", "x")
@@ -326,10 +319,7 @@ func TestPasswordsStaySecret(t *testing.T) {
 
 	s := play(t, "", "run", "--redis", url(silent.Addr().String()), "--timeout", "1m", "job", "--", "sh", "-c", ": "+url("h"))
 	line := func() string {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", s.cmd.Process.Pid))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", s.cmd.Process.Pid)))(t)
 		return string(b)
 	}
 	until(t, "ps does not show the password", func() bool { return !strings.Contains(line(), secret) })
@@ -409,19 +399,14 @@ func TestWaitCoversTheServer(t *testing.T) {
 	}
 
 	full := realredis.Start(t, "--maxclients", "1")
-	c, err := redis.Dial("tcp", full)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(redis.Dial("tcp", full))(t)
 	defer c.Close()
 	p := play(t, full, "run", "--wait", "1m", "job", "--", "puppet")
 	until(t, "it was turned away", func() bool {
 		text, err := c.Do("INFO", "stats")
 		return err == nil && !strings.Contains(string(text.([]byte)), "rejected_connections:0\r")
 	})
-	if _, err := c.Do("CONFIG", "SET", "maxclients", "100"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Do("CONFIG", "SET", "maxclients", "100"))(t)
 	if l := p.line(); !strings.HasPrefix(l, "ready") {
 		t.Fatal(l, p.errs)
 	}

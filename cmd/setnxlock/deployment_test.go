@@ -15,6 +15,7 @@ import (
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/compat/cluster"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // command runs setnxlock with a server's address, and returns what it wrote.
@@ -44,10 +45,7 @@ func TestOnSentinel(t *testing.T) {
 		t.Errorf("doctor: %d, %s", status, out)
 	}
 	p := puppets(t, like, "--sentinel", at, "--ttl", "20s")
-	old, err := s.Master()
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := must.Get(s.Master())(t)
 	s.Failover()
 	s.Replaced(old)
 	if out, status := run("run", "--try", "job", "--", "true"); status != statusBusy {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 const root = "../.."
@@ -42,10 +43,7 @@ func (b block) String() string {
 func blocks(t *testing.T, language string, pages ...string) (all []block) {
 	t.Helper()
 	for _, page := range pages {
-		b, err := os.ReadFile(filepath.Join(root, page))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(filepath.Join(root, page)))(t)
 		all = append(all, blocksOf(language, page, string(b))...)
 	}
 	return all
@@ -110,12 +108,8 @@ func TestProgramsOfTheDocs(t *testing.T) {
 		if strings.Contains(b.text, "\nfunc Test") {
 			name = filepath.Join(dir, strconv.Itoa(i), "main_test.go")
 		}
-		if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(b.text), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(name), 0o777))
+		must.Do(t, os.WriteFile(name, []byte(b.text), 0o666))
 	}
 	bin := filepath.Join(dir, "bin") + string(filepath.Separator)
 	goRun(t, dir, "test", "-count=1", "./...")
@@ -160,24 +154,13 @@ func startAll(t *testing.T, versions string) string {
 // asModule makes dir a module that has all that this one has.
 func asModule(t *testing.T, dir string) {
 	t.Helper()
-	abs, err := filepath.Abs(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum, err := os.ReadFile(filepath.Join(root, "go.sum"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	abs := must.Get(filepath.Abs(root))(t)
+	mod := must.Get(os.ReadFile(filepath.Join(root, "go.mod")))(t)
+	sum := must.Get(os.ReadFile(filepath.Join(root, "go.sum")))(t)
 	const us = "github.com/setnxlock/setnxlock"
 	text := strings.Replace(string(mod), "module "+us, "module programs", 1) + fmt.Sprintf("\nrequire %s v0.0.0\n\nreplace %s => %s\n", us, us, abs)
 	for name, b := range map[string][]byte{"go.mod": []byte(text), "go.sum": sum} {
-		if err := os.WriteFile(filepath.Join(dir, name), b, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), b, 0o666))
 	}
 }
 
@@ -193,7 +176,7 @@ func goRun(t *testing.T, dir string, args ...string) {
 // exampleText is all examples of the repository, and the tests that pages have parts of.
 func exampleText(t *testing.T) string {
 	var b strings.Builder
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, "_test.go") {
 			text, err := os.ReadFile(path)
 			if err != nil {
@@ -202,10 +185,7 @@ func exampleText(t *testing.T) string {
 			b.WriteString(lines(string(text)))
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return b.String()
 }
 
@@ -247,17 +227,12 @@ func TestCommandsOfTheDocs(t *testing.T) {
 // The README fits on two screens, and its make targets exist; its first one is run.
 func TestReadme(t *testing.T) {
 	t.Parallel()
-	b, err := os.ReadFile(root + "/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(root + "/README.md"))(t)
 	if n := strings.Count(string(b), "\n"); n > 120 {
 		t.Errorf("the README has %d lines, want 120 at most", n)
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(dir+"/go.mod", []byte("module mine\n"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(dir+"/go.mod", []byte("module mine\n"), 0o666))
 	commands := 0
 	for _, b := range blocks(t, "sh", "README.md", "docs/quickstart.md") {
 		for line := range strings.Lines(b.text) {
@@ -288,10 +263,7 @@ func TestReadme(t *testing.T) {
 func TestLinksOfTheDocs(t *testing.T) {
 	pages := append(docs(t), "CONTRIBUTING.md", "docs/races/README.md", "cmd/setnxlock/internal/pages/guarantees.md")
 	for _, page := range pages {
-		b, err := os.ReadFile(filepath.Join(root, page))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(filepath.Join(root, page)))(t)
 		text := regexp.MustCompile("(?ms)^ *```.*?^ *```$|`[^`\n]*`").ReplaceAllString(string(b), "")
 		for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(text, -1) {
 			to, fragment, _ := strings.Cut(m[1], "#")
@@ -337,10 +309,7 @@ func TestFlagsOfTheDocs(t *testing.T) {
 	line := regexp.MustCompile(`(?m)^ *\$ (?:[A-Z_]+=\S+ )*(setnxlock (?:'[^'\n]*'|[^|;#<>'\n])*)`)
 	commands := 0
 	for _, page := range pages {
-		b, err := os.ReadFile(filepath.Join(root, page))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(filepath.Join(root, page)))(t)
 		for _, m := range line.FindAllStringSubmatch(string(b), -1) {
 			ours, _, _ := strings.Cut(m[1], " -- ")
 			if ours = strings.TrimSpace(ours); ours == "setnxlock" {
@@ -384,10 +353,7 @@ func runBlock(t *testing.T, b block, address, dir string, env ...string) (comman
 // docs/choosing.md has the answer that doctor gives, on every version there is.
 func TestChoosingIsWhatDoctorSays(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(root + "/docs/choosing.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(root + "/docs/choosing.md"))(t)
 	rows := regexp.MustCompile("(?m)^\\| ([a-z0-9.]+)[^|]* \\| `([a-z:]+)` \\| (safe|unsafe)[^|]* \\|$").FindAllStringSubmatch(string(page), -1)
 	told := map[string][]string{}
 	for _, r := range rows {
@@ -418,10 +384,7 @@ func TestChoosingIsWhatDoctorSays(t *testing.T) {
 // docs/troubleshooting.md has an entry for each exported error with its text, for each exit
 // status, and for each message.
 func TestTroubleshooting(t *testing.T) {
-	b, err := os.ReadFile(root + "/docs/troubleshooting.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(root + "/docs/troubleshooting.md"))(t)
 	page := string(b)
 
 	for name, text := range exportedErrors(t) {
@@ -433,10 +396,7 @@ func TestTroubleshooting(t *testing.T) {
 		}
 	}
 
-	command, err := os.ReadFile(root + "/docs/command.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	command := must.Get(os.ReadFile(root + "/docs/command.md"))(t)
 	statuses := regexp.MustCompile(`(?m)^\| (\d[^|]*?) \|`).FindAllStringSubmatch(string(command), -1)
 	if len(statuses) < 9 {
 		t.Fatalf("%d exit statuses in docs/command.md", len(statuses))
@@ -510,18 +470,12 @@ func exportedErrors(t *testing.T) map[string]string {
 func messages(t *testing.T, dirs ...string) (all []string) {
 	verbs := regexp.MustCompile(`%[a-z]`)
 	for _, dir := range dirs {
-		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := must.Get(filepath.Glob(filepath.Join(dir, "*.go")))(t)
 		for _, name := range files {
 			if strings.HasSuffix(name, "_test.go") {
 				continue
 			}
-			f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := must.Get(parser.ParseFile(token.NewFileSet(), name, nil, 0))(t)
 			ast.Inspect(f, func(n ast.Node) bool {
 				text := ""
 				switch n := n.(type) {
@@ -569,18 +523,12 @@ func literal(e ast.Expr) string {
 
 // Each promise of SECURITY.md names tests, which are there.
 func TestSecurityPage(t *testing.T) {
-	page, err := os.ReadFile("../../SECURITY.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../SECURITY.md"))(t)
 	there := map[string]bool{}
 	for _, dir := range []string{".", "../../compat/internal/promises", "../../compat/sentinel", "../../compat/guard"} {
 		files, _ := filepath.Glob(dir + "/*_test.go")
 		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(file))(t)
 			for _, name := range regexp.MustCompile(`(?m)^func ((Test|Fuzz)\w+)\(`).FindAllSubmatch(text, -1) {
 				there[string(name[1])] = true
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // doctor says UNSAFE exactly where run refuses or warns that it is: of every lock, on every kind of
@@ -77,10 +78,7 @@ func TestDoctorAndRunAgree(t *testing.T) {
 // of the role in INFO: a word as long as master.
 func between(t *testing.T, role string, addrs ...string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for n := 0; ; n++ {

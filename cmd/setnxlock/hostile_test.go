@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // poison is what no terminal may be told: it ends a line, goes back in it, colours, sets a title, turns text around.
@@ -153,10 +154,7 @@ func TestShellsReadBackWhatIsQuoted(t *testing.T) {
 		}
 	}
 	for _, shell := range []string{"bash", "sh"} {
-		path, err := exec.LookPath(shell)
-		if err != nil {
-			t.Fatal(err)
-		}
+		path := must.Get(exec.LookPath(shell))(t)
 		for _, word := range words {
 			out := filepath.Join(t.TempDir(), "out")
 			if b, err := exec.Command(path, "-c", "printf %s. "+quoted(word)+" > "+out).CombinedOutput(); err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer/described"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/spf13/cobra"
 )
 
@@ -18,10 +19,7 @@ const jsonPage = "../../docs/json.md"
 // Every command with --json prints what docs/json.md says: each field, of its type, and no null.
 func TestJSONPage(t *testing.T) {
 	t.Parallel()
-	sections, err := described.Read(jsonPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sections := must.Get(described.Read(jsonPage))(t)
 	address := startReal(t)
 	other := startOld(t, "2.4")
 	put(t, address,

@@ -13,15 +13,13 @@ import (
 	"testing"
 
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // Every command of docs/operating.md prints what the page says: each chapter on a new server.
 func TestOperatingPage(t *testing.T) {
 	t.Parallel()
-	b, err := os.ReadFile("../../docs/operating.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("../../docs/operating.md"))(t)
 	commands := 0
 	for _, chapter := range strings.Split(string(b), "\n## ")[1:] {
 		title, _, _ := strings.Cut(chapter, "\n")
@@ -46,9 +44,7 @@ func cliFor(t *testing.T, address string) string {
 	bin := t.TempDir()
 	_, port, _ := net.SplitHostPort(address)
 	script := fmt.Sprintf("#!/bin/sh\nexec %s -p %s \"$@\"\n", cli, port)
-	if err := os.WriteFile(filepath.Join(bin, "redis-cli"), []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(bin, "redis-cli"), []byte(script), 0o755))
 	return "PATH=" + bin + ":" + os.Getenv("PATH")
 }
 
@@ -90,15 +86,10 @@ func TestInteropMigrationPage(t *testing.T) {
 	if os.Getenv("SETNXLOCK_INTEROP") == "" {
 		t.Skip("not run: the real clients; make interop runs it")
 	}
-	clients, err := filepath.Abs(root + "/compat/dialect/internal/interop/.clients")
-	if err != nil {
-		t.Fatal(err)
-	}
+	clients := must.Get(filepath.Abs(root + "/compat/dialect/internal/interop/.clients"))(t)
 	dir := t.TempDir()
 	for name, text := range programs {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	commands := 0
 	for _, b := range blocks(t, "console", "docs/migration.md") {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 const picture = root + "/docs/demo.svg"
@@ -19,15 +21,10 @@ func TestPictureIsWhatTheDemoShows(t *testing.T) {
 	t.Parallel()
 	shown := recordDemo(t)
 	if *update {
-		if err := os.WriteFile(picture, []byte(drawn(shown)), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(picture, []byte(drawn(shown)), 0o644))
 		return
 	}
-	b, err := os.ReadFile(picture)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(picture))(t)
 	var says []string
 	for _, m := range regexp.MustCompile(`(?m)^<text class="l"[^>]*>(.*)</text>$`).FindAllStringSubmatch(string(b), -1) {
 		text := regexp.MustCompile(`<[^>]*>`).ReplaceAllString(m[1], "")
@@ -82,9 +79,7 @@ func recordDemo(t *testing.T) (lines []shownLine) {
 			break
 		}
 	}
-	if err := cmd.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Wait())
 	return lines
 }
 

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // A show is a setnxlock that is running, and its puppet's strings.
@@ -54,9 +55,7 @@ func playCommand(t *testing.T, address string, cmd *exec.Cmd) *show {
 		t.Fatal(err)
 	}
 	s.cmd.Stdout = w
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.cmd.Start())
 	w.Close()
 	go func() {
 		defer close(s.lines)
@@ -150,15 +149,9 @@ func (s *show) want(status int, said string) {
 // ask sends one command to the server.
 func ask(t *testing.T, address, name string, args ...any) any {
 	t.Helper()
-	c, err := redis.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(redis.Dial("tcp", address))(t)
 	defer c.Close()
-	reply, err := c.Do(name, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reply := must.Get(c.Do(name, args...))(t)
 	return reply
 }
 
@@ -278,10 +271,7 @@ func TestSignalsEndTheWait(t *testing.T) {
 
 // A server that takes connections and says nothing is unreachable, too.
 func TestSilentServer(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	for _, algorithm := range []string{"auto", "getset", "tx", "getset:classic"} {
 		s := play(t, l.Addr().String(), "run", "--timeout", "50ms", "--algorithm", algorithm, "job", "--", "puppet")
@@ -376,10 +366,7 @@ func TestEightShells(t *testing.T) {
 				})
 			}
 			group.Wait()
-			b, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := must.Get(os.ReadFile(file))(t)
 			if got, want := string(b), strconv.Itoa(shells*rounds); got != want {
 				t.Errorf("the counter says %s, want %s", got, want)
 			}

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // A place takes connections in plain text or over TLS, and notes the passwords that come in each way.
@@ -43,10 +44,7 @@ func openPlace(t *testing.T, ours *authority, cert string) *place {
 			template.DNSNames, template.IPAddresses = nil, []net.IP{ip}
 		}
 		ours.sign(cert, template, ours.cert, ours.key)
-		pair, err := tls.LoadX509KeyPair(ours.file(cert+".crt"), ours.file(cert+".key"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		pair := must.Get(tls.LoadX509KeyPair(ours.file(cert+".crt"), ours.file(cert+".key")))(t)
 		config = &tls.Config{Certificates: []tls.Certificate{pair}}
 	}
 	p.at = serve(t, func(c net.Conn) { p.serve(c, config) })
@@ -220,9 +218,7 @@ func TestWherePasswordsGo(t *testing.T) {
 				}
 				if arg == "PW" {
 					arg = ours.file("pw")
-					if err := os.WriteFile(arg, []byte("s3cr3t\n"), 0o600); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, os.WriteFile(arg, []byte("s3cr3t\n"), 0o600))
 				}
 				args[i] = arg
 			}

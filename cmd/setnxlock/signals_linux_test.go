@@ -11,22 +11,17 @@ import (
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // ignored are the signals that a process ignores, a bit for each.
 func ignored(t *testing.T, pid int) uint64 {
 	t.Helper()
-	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open(fmt.Sprintf("/proc/%d/status", pid)))(t)
 	defer f.Close()
 	for in := bufio.NewScanner(f); in.Scan(); {
 		if set, ok := strings.CutPrefix(in.Text(), "SigIgn:"); ok {
-			n, err := strconv.ParseUint(strings.TrimSpace(set), 16, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := must.Get(strconv.ParseUint(strings.TrimSpace(set), 16, 64))(t)
 			return n
 		}
 	}
@@ -53,9 +48,7 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 			}
 			s := sh("run", "job", "--", "sh", "-c", `echo $PPID $$; read line; exit 5`)
 			var parent, child int
-			if _, err := fmt.Sscan(s.line(), &parent, &child); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(fmt.Sscan(s.line(), &parent, &child))(t)
 			for _, sig := range how.signals {
 				if !has(ignored(t, child), sig) {
 					t.Errorf("the command does not ignore %v", sig)
@@ -87,14 +80,8 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 // childOf is the only child of a process.
 func childOf(t *testing.T, pid int) int {
 	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", pid)))(t)
+	n := must.Get(strconv.Atoi(strings.TrimSpace(string(b))))(t)
 	return n
 }
 

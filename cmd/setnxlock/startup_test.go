@@ -15,16 +15,14 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // A command that is run from a loop in a shell must not prepare what it does not
 // use: pages, tables, the explorer's help. What is prepared shows in allocations,
 // which don't depend on how busy the machine is.
 func TestStartsWithWhatItNeeds(t *testing.T) {
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	null := must.Get(os.OpenFile(os.DevNull, os.O_RDWR, 0))(t)
 	defer null.Close()
 	const commandLine = 5000 // flags and help texts of all commands; the explorer's list alone made 60,000
 	if n := testing.AllocsPerRun(3, func() { execute([]string{"version"}, null, null, null) }); n > commandLine {
@@ -38,10 +36,7 @@ func TestBinary(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "setnxlock")
 	goRun(t, ".", "build", "-ldflags", "-s -w", "-o", file, ".")
 	t.Run("size", func(t *testing.T) {
-		code, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		code := must.Get(os.ReadFile(file))(t)
 		if name := "text/template.(*state).walk"; bytes.Contains(code, []byte(name)) {
 			t.Errorf("%s is in it: for a template the linker keeps every method there is", name)
 		}
@@ -87,18 +82,11 @@ func beforeMain(t *testing.T, file string) {
 // whileItWaits looks at the memory of a run that waits for a lock in vain.
 func whileItWaits(t *testing.T, file string) {
 	address := startOld(t, "2.6.12")
-	c, err := redis.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(redis.Dial("tcp", address))(t)
 	defer c.Close()
-	if _, err := c.Do("SET", "job", "another's", "EX", 600); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Do("SET", "job", "another's", "EX", 600))(t)
 	cmd := exec.Command(file, "run", "--redis", address, "--wait", "2s", "job", "--", "true")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	look := time.NewTicker(10 * time.Millisecond)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // Each row of the table in docs/command.md, on a real server.
@@ -19,9 +20,7 @@ func TestExitStatuses(t *testing.T) {
 	server := realredis.Run(t)
 	at := server.Addr
 	noexec := t.TempDir() + "/data"
-	if err := os.WriteFile(noexec, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(noexec, nil, 0o600))
 	type rows = map[string][]string // the command line, by what it is an example of
 	script := func(flags, script string) []string {
 		return append(append([]string{"run"}, strings.Fields(flags)...), "job", "--", "sh", "-c", script)
@@ -88,10 +87,7 @@ func TestExitStatuses(t *testing.T) {
 		},
 	}
 
-	page, err := os.ReadFile("../../docs/command.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../docs/command.md"))(t)
 	_, table, _ := strings.Cut(string(page), "## Exit statuses")
 	table, _, _ = strings.Cut(table, "\n## ")
 	documented := regexp.MustCompile(`(?m)^\| ([^|]+) \| `).FindAllStringSubmatch(table, -1)

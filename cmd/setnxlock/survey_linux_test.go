@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // A survey of many keys, each of which looks like a lock, takes no more memory than it may, and
@@ -21,10 +22,7 @@ func TestSurveyStreams(t *testing.T) {
 	t.Parallel()
 	const many = 50_000
 	address := startReal(t)
-	c, err := redis.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(redis.Dial("tcp", address))(t)
 	defer c.Close()
 	fill := func(from, to int) {
 		t.Helper()
@@ -33,9 +31,7 @@ func TestSurveyStreams(t *testing.T) {
 			for i := at; i < at+1000; i++ {
 				args = append(args, fmt.Sprintf("app:%d:lock:%d", i, i), someHex)
 			}
-			if _, err := c.Do("MSET", args...); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(c.Do("MSET", args...))(t)
 		}
 	}
 	resident := func(args ...string) (kilobytes int, last string) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/setnxlock/setnxlock/internal/must"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,10 +28,7 @@ func onTerminal(t *testing.T, columns uint16, env []string, args ...string) stri
 // startOnTerminal starts setnxlock on a terminal, and returns the other end of that.
 func startOnTerminal(t *testing.T, columns uint16, env []string, args ...string) (*exec.Cmd, *os.File) {
 	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	master := must.Get(os.OpenFile("/dev/ptmx", os.O_RDWR, 0))(t)
 	fd := int(master.Fd())
 	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
 	if err == nil {
@@ -42,16 +40,11 @@ func startOnTerminal(t *testing.T, columns uint16, env []string, args ...string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tty := must.Get(os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0))(t)
 	cmd := exec.Command("setnxlock", args...)
 	cmd.Env = append(append(os.Environ(), "TERM=xterm"), env...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	tty.Close()
 	return cmd, master
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -172,9 +173,7 @@ func TestWatchesApart(t *testing.T) {
 	f.do(a, "SET", "stays", "1")
 	f.begin()
 	for _, key := range []string{"stays", "k"} {
-		if _, err := c.Do("WATCH", key); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Do("WATCH", key))(t)
 	}
 	f.log = nil
 	if replies, err := c.Exec(protocol.Cmd{"SET", "stays", "2"}); replies != nil || err != nil {
@@ -253,13 +252,9 @@ func TestMovedAfterAsked(t *testing.T) {
 	f := newFake(t, false)
 	c := f.conn(f.source(), "k")
 	f.begin()
-	if _, err := c.Do("GET", "k"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Do("GET", "k"))(t)
 	f.end()
-	if _, err := c.Do("GET", "k"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Do("GET", "k"))(t)
 	replies, err := c.Exec(protocol.Cmd{"SET", "k", "v"}, protocol.Cmd{"INCR", fence})
 	if err != nil || len(replies) != 2 {
 		t.Errorf("%v, %v", replies, err)
@@ -359,13 +354,9 @@ func TestReceive(t *testing.T) {
 		t.Error("Receive, but nothing was sent")
 	}
 	for _, m := range []protocol.Cmd{{"SET", "k", "v"}, {"INCR", "k"}, {"GET", "k"}} {
-		if err := c.Send(m[0].(string), m[1:]...); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Send(m[0].(string), m[1:]...))
 	}
-	if err := c.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Flush())
 	if reply, err := c.Receive(); reply != "OK" || err != nil {
 		t.Errorf("%v, %v", reply, err)
 	}
@@ -441,10 +432,7 @@ func TestSuspects(t *testing.T) {
 	f.silent[a], f.owner = true, b
 	dialed := 0
 	for range 20 {
-		c, err := s.Get(context.Background(), "k")
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(s.Get(context.Background(), "k"))(t)
 		c.Close()
 		dialed++
 	}
@@ -464,9 +452,7 @@ func TestLaggard(t *testing.T) {
 		s := f.source(laggard)
 		f.conn(s, "k")
 		f.silent[a], f.owner = true, b
-		if _, err := f.conn(s, "k").Do("GET", "k"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(f.conn(s, "k").Do("GET", "k"))(t)
 	}
 }
 
@@ -477,9 +463,7 @@ func TestPassedOn(t *testing.T) {
 	s := f.source()
 	f.conn(s, "k")
 	f.owner, f.lags = b, b
-	if _, err := f.conn(s, "k").Do("GET", "k"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(f.conn(s, "k").Do("GET", "k"))(t)
 	if s.Since("k") != 0 || s.Epoch() != 1 {
 		t.Fatalf("passed on: since %d, epoch %d", s.Since("k"), s.Epoch())
 	}

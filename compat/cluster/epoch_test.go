@@ -21,6 +21,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -276,10 +277,7 @@ func TestReleaseUnansweredWhileServersChange(t *testing.T) {
 						c.asked(s)
 					}
 				}
-				lock, err := k.TryLock(t.Context(), key, time.Minute)
-				if err != nil {
-					t.Fatal(err)
-				}
+				lock := must.Get(k.TryLock(t.Context(), key, time.Minute))(t)
 				if !asked {
 					t.Error("nothing was asked about the key")
 				}

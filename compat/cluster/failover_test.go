@@ -11,6 +11,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/cluster"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // TestFailover kills a master of a real cluster twice. What had reached its
@@ -36,10 +37,7 @@ func replicated(t *testing.T, nodes *realredis.Cluster) {
 	for _, algo := range algorithms() {
 		key := tag(master) + algo.name
 		o := compat.Options{NoRenew: true, Timeout: time.Minute}
-		lock, err := compat.NewOn(source.Source(), algo.new(true), o).Lock(ctx, key, 40*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lock := must.Get(compat.NewOn(source.Source(), algo.new(true), o).Lock(ctx, key, 40*time.Second))(t)
 		held = append(held, lock)
 		waiters = append(waiters, wait(ctx, t, nodes, algo, key))
 	}
@@ -99,30 +97,19 @@ func notReplicated(t *testing.T, nodes *realredis.Cluster) {
 	for i, algo := range all { // each has found the server safe, so that taking the locks is quick
 		o := compat.Options{NoRenew: true, Timeout: time.Minute}
 		lockers[i] = compat.NewOn(source.Source(), algo.new(false), o)
-		lock, err := lockers[i].Lock(ctx, tag(master)+"before", time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := lock.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
+		lock := must.Get(lockers[i].Lock(ctx, tag(master)+"before", time.Minute))(t)
+		must.Do(t, lock.Release(ctx))
 	}
 
 	nodes.Nodes[replica].Stop()
 	nodes.Do(master, "CLIENT", "KILL", "TYPE", "REPLICA") // else it would find in its socket what it missed
 	var held []*compat.Lock
 	for i, algo := range all {
-		lock, err := lockers[i].Lock(ctx, tag(master)+algo.name, 40*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lock := must.Get(lockers[i].Lock(ctx, tag(master)+algo.name, 40*time.Second))(t)
 		held = append(held, lock)
 	}
 	renewing := compat.NewOn(source.Source(), all[0].new(false), compat.Options{Timeout: time.Minute})
-	renewed, err := renewing.Lock(ctx, tag(master)+"renewed", 6*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	renewed := must.Get(renewing.Lock(ctx, tag(master)+"renewed", 6*time.Second))(t)
 	nodes.Nodes[master].Kill()
 	nodes.Nodes[replica].Continue()
 	var waiters []*waiter

@@ -20,6 +20,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // A fake is a cluster of embedded servers that answer as real ones were seen to
@@ -60,10 +61,7 @@ const a, b = "a:1", "b:1"
 func newFake(t *testing.T, old bool) *fake {
 	f := &fake{t: t, old: old, owner: a, nodes: map[string]*fakeNode{}, silent: map[string]bool{}}
 	for _, name := range []string{a, b} {
-		s, err := oldredis.New("7.0", oldredis.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(oldredis.New("7.0", oldredis.Options{}))(t)
 		t.Cleanup(func() { s.Close() })
 		f.nodes[name] = &fakeNode{name, s.Dial(), s.Dial}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // moving: a slot goes round the masters of a real cluster, and in it of every
@@ -48,10 +49,7 @@ func moving(t *testing.T, nodes *realredis.Cluster) {
 			key := fmt.Sprintf("%s%s/%v", tag, algo.name, fence)
 			counters = append(counters, contend(ctx, t, nodes, algo, key, fence))
 			o := compat.Options{NoRenew: true, Timeout: time.Minute}
-			lock, err := compat.NewOn(source.Source(), algo.new(fence), o).Lock(ctx, key+"/held", 40*time.Second)
-			if err != nil {
-				t.Fatal(err)
-			}
+			lock := must.Get(compat.NewOn(source.Source(), algo.new(fence), o).Lock(ctx, key+"/held", 40*time.Second))(t)
 			held = append(held, lock)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // A master whose packets are dropped answers no Dial, not even with a refusal. It is found out
@@ -180,19 +181,11 @@ func deaf(t *testing.T, addr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := strconv.Atoi(port)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(strconv.Atoi(port))(t)
 	at := &syscall.SockaddrInet4{Port: n, Addr: [4]byte(net.ParseIP(host).To4())}
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := must.Get(syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0))(t)
 	t.Cleanup(func() { syscall.Close(fd) })
-	if err := errors.Join(syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1), syscall.Bind(fd, at), syscall.Listen(fd, 0)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1), syscall.Bind(fd, at), syscall.Listen(fd, 0)))
 	for range 10 {
 		c, err := net.DialTimeout("tcp", addr, 200*time.Millisecond)
 		if err != nil {
@@ -229,9 +222,7 @@ func TestLockThroughElection(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := l.Release(ctx); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, l.Release(ctx))
 			nodes.Nodes[c.master].Kill()
 			c.then(nodes.Nodes[c.master].Addr)
 			if l, err = locks.Lock(ctx, tag(c.master)+"b", time.Minute); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 func node(host any, port int64, more ...any) []any { return append([]any{host, port}, more...) }
@@ -74,10 +75,7 @@ func TestParseNodes(t *testing.T) {
 		"ff 127.0.0.1:30006@31006 handshake - 0 0 0 disconnected",
 		"",
 	}, "\n")
-	m, err := parseNodes([]byte(text), "asked:30001")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(parseNodes([]byte(text), "asked:30001"))(t)
 	for slot, want := range map[int]string{0: "asked:30001", 5460: "asked:30001", 5461: "127.0.0.1:30002", 16383: "127.0.0.1:30002", 12000: ""} {
 		if got := m.owner(slot); got != want {
 			t.Errorf("slot %d is %q's, want %q", slot, got, want)
@@ -126,9 +124,7 @@ func TestMapReplaced(t *testing.T) {
 	parse := func(owners ...string) *slotMap {
 		m := new(slotMap)
 		for i, addr := range owners {
-			if err := m.give(i, i, addr); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, m.give(i, i, addr))
 		}
 		return m
 	}

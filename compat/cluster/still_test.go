@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // A master that stood still while its replica took its place grants and extends nothing when it goes on, whichever
@@ -25,9 +26,7 @@ func TestStoodStillWhileItWasReplaced(t *testing.T) {
 						t.Fatal(err)
 					}
 					if !extends {
-						if err := lock.Release(t.Context()); err != nil {
-							t.Fatal(err)
-						}
+						must.Do(t, lock.Release(t.Context()))
 					}
 					n = -1
 					s.asked = func([][]any) {

@@ -16,6 +16,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 var checks = []struct {
@@ -174,10 +175,7 @@ func (c *suite) sharing(t testing.TB) {
 	key := c.key("sharing")
 	var held []*compat.Lock
 	for range 8 {
-		lock, err := c.client().TryLock(ctx, key, patient)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lock := must.Get(c.client().TryLock(ctx, key, patient))(t)
 		held = append(held, lock)
 	}
 	st, err := c.client().Inspect(ctx, key)
@@ -190,10 +188,7 @@ func (c *suite) sharing(t testing.TB) {
 		keptOut(t, ctx, c.rival(), key, "a rival's TryLock of a shared key")
 		release(t, ctx, lock)
 	}
-	lock, err := c.rival().Lock(ctx, key, patient)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := must.Get(c.rival().Lock(ctx, key, patient))(t)
 	keptOut(t, ctx, c.client(), key, "TryLock of a key that a rival holds")
 	release(t, ctx, lock)
 }
@@ -379,10 +374,7 @@ func (c *suite) fences(t testing.TB) {
 		}
 	}
 	ask := func(name string, args ...any) any {
-		reply, err := do(ctx, c.Sources[0], args[0].(string), name, args...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		reply := must.Get(do(ctx, c.Sources[0], args[0].(string), name, args...))(t)
 		return reply
 	}
 	last := int64(0)
@@ -419,10 +411,7 @@ func (c *suite) adoption(t testing.TB) {
 	if _, err := b.Adopt(ctx, key, nobodys, patient); !errors.Is(err, compat.ErrLost) {
 		t.Errorf("Adopt with a wrong token: %v, want ErrLost", err)
 	}
-	adopted, err := b.Adopt(ctx, key, lock.Token(), patient)
-	if err != nil {
-		t.Fatal(err)
-	}
+	adopted := must.Get(b.Adopt(ctx, key, lock.Token(), patient))(t)
 	if c.Fence && adopted.Fence() <= lock.Fence() {
 		t.Errorf("adopted with fence %d, it was %d before", adopted.Fence(), lock.Fence())
 	}
@@ -449,10 +438,7 @@ func (c *suite) detachment(t testing.TB) {
 		t.Fatal(err)
 	}
 	b := c.New(plain, o)
-	adopted, err := b.AdoptHandle(ctx, handle, patient)
-	if err != nil {
-		t.Fatal(err)
-	}
+	adopted := must.Get(b.AdoptHandle(ctx, handle, patient))(t)
 	keptOut(t, ctx, c.rival(), key, "after the adoption")
 	release(t, ctx, adopted)
 	if _, err := b.AdoptHandle(ctx, handle, patient); !errors.Is(err, compat.ErrLost) {

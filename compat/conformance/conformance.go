@@ -38,6 +38,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/probe"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"go.uber.org/goleak"
 )
 
@@ -84,10 +85,7 @@ type Lock struct {
 // embedded server each check has its own server and virtual time.
 func Run(t *testing.T, l Lock) {
 	t.Helper()
-	c, err := newSuite(l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newSuite(l))(t)
 	t.Cleanup(func() { c.clean(t) })
 	if why := c.refuses(t); why != nil {
 		t.Logf("%-20s Redis %-8s %-24s refused: %v", l.Server, l.Version, l.Name, why)
@@ -106,10 +104,7 @@ func Run(t *testing.T, l Lock) {
 			bubbles <- struct{}{}
 			defer func() { <-bubbles }()
 			synctest.Test(t, func(t *testing.T) { // no lease is waited for, and no processor is too busy
-				c, err := newSuite(l.anew(t))
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := must.Get(newSuite(l.anew(t)))(t)
 				c.virtual = true
 				t.Cleanup(func() { c.clean(t) })
 				check.run(c, t)
@@ -128,10 +123,7 @@ func Run(t *testing.T, l Lock) {
 // Refuses returns why l says, by its own check, that it is not safe where it runs; nil: it says no such thing.
 func Refuses(t testing.TB, l Lock) error {
 	t.Helper()
-	c, err := newSuite(l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newSuite(l))(t)
 	defer c.clean(t)
 	return c.refuses(t)
 }
@@ -217,10 +209,7 @@ func (c *suite) take(ctx context.Context, k *compat.Locker, key string, ttl time
 // taken is take, which must succeed.
 func (c *suite) taken(t testing.TB, ctx context.Context, k *compat.Locker, key string, ttl time.Duration) *compat.Lock {
 	t.Helper()
-	lock, err := c.take(ctx, k, key, ttl)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := must.Get(c.take(ctx, k, key, ttl))(t)
 	return lock
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // embedding forwards by being one.
@@ -55,9 +56,7 @@ func (c *suite) conduct(t testing.TB, ctx context.Context, name string, a protoc
 		locks = append(locks, lock)
 	}
 	for _, lock := range locks[:2] { // one by one: those that pin are renewed at once, in any order
-		if err := lock.Extend(ctx, 3*time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, lock.Extend(ctx, 3*time.Minute))
 	}
 	events.forget()
 	mock.Add(27 * time.Second)
@@ -74,9 +73,7 @@ func (c *suite) conduct(t testing.TB, ctx context.Context, name string, a protoc
 		}
 	}
 	key := c.prefix + c.key("forwarding-"+name+"-dead")
-	if _, err := do(ctx, source, key, "SET", key, protocol.NewToken()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(do(ctx, source, key, "SET", key, protocol.NewToken()))(t)
 	st, err := b.Inspect(ctx, mock.Now, key)
 	if err == nil {
 		err = b.Repair(ctx, mock.Now, st, 20*time.Second)

@@ -14,6 +14,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // brokenLock is a lock with a fault, and the check that must find it.
@@ -201,10 +202,7 @@ func (w writesFirst) Traits() protocol.Traits {
 
 func on(t *testing.T, version string, a Algorithm) Lock {
 	t.Helper()
-	s, err := oldredis.New(version, oldredis.Options{Clock: clock.New()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(oldredis.New(version, oldredis.Options{Clock: clock.New()}))(t)
 	t.Cleanup(func() { s.Close() })
 	return a.On(Server{Name: version, Source: s.Pool(), Version: version, Transactions: true})
 }
@@ -212,10 +210,7 @@ func on(t *testing.T, version string, a Algorithm) Lock {
 // run runs one check of the suite and returns what it complains of.
 func run(t *testing.T, l Lock, name string) string {
 	t.Helper()
-	c, err := newSuite(l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newSuite(l))(t)
 	check := func(c *suite, t testing.TB) { c.refuses(t) } //nolint:errcheck
 	for _, known := range checks {
 		if known.name == name {

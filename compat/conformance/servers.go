@@ -15,6 +15,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // A Server is one that locks are run on.
@@ -71,10 +72,7 @@ func Servers(t testing.TB) []Server {
 // embedded starts an embedded server.
 func embedded(t testing.TB, version string) Server {
 	t.Helper()
-	s, err := oldredis.New(version, oldredis.Options{Clock: clock.New()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(oldredis.New(version, oldredis.Options{Clock: clock.New()}))(t)
 	t.Cleanup(func() { s.Close() })
 	pool := s.Pool()
 	pool.MaxIdle = idle

@@ -10,6 +10,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // unknown: whatever single message of acquire, extend or release is lost, the
@@ -40,10 +41,7 @@ func (c *suite) unknown(t testing.TB) {
 // against what stands on the server.
 func (c *suite) told(t testing.TB, ctx context.Context, k *compat.Locker, key string) {
 	inspect := func() compat.State {
-		st, err := c.client().Inspect(ctx, key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		st := must.Get(c.client().Inspect(ctx, key))(t)
 		return st
 	}
 	lock, err := k.TryLock(ctx, key, patient)
@@ -162,10 +160,7 @@ func (c *suite) lostExtension(t testing.TB) {
 // believes checks that a lock does not believe in more than what the server shows, which may be
 // rounded to a second.
 func (c *suite) believes(t testing.TB, ctx context.Context, name string, lock *compat.Lock, key string) {
-	st, err := c.client().Inspect(ctx, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(c.client().Inspect(ctx, key))(t)
 	if end := st.Until; !end.IsZero() && len(st.Holders) == 0 && lock.Until().After(end.Add(1500*time.Millisecond)) {
 		t.Errorf("%s: believed until %v, and the server ends it at %v", name, lock.Until(), end)
 	}

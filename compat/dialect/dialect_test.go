@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // moment is the time in every format's examples: 1795238718.058123456.
@@ -125,10 +126,7 @@ func TestWrite(t *testing.T) {
 		"jedis-lock-1.0.1":             "00000000-0042-4000-8000-004200000000:1795238718059",
 		"ServiceStack-DistributedLock": "\x3f\x2b\x01\x6b\x00\x00\x00\x00",
 	} {
-		f, err := dialect.Lookup(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(dialect.Lookup(name))(t)
 		v := f.Stamp.Write(moment, owned[f.Stamp.Owner])
 		if v != want {
 			t.Errorf("%s writes %q, want %q", name, v, want)
@@ -181,10 +179,7 @@ func TestParse(t *testing.T) {
 	} {
 		var got []string
 		for _, name := range stamps {
-			f, err := dialect.Lookup(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := must.Get(dialect.Lookup(name))(t)
 			if reads(f, value) {
 				got = append(got, name)
 			}

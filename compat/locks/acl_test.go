@@ -21,6 +21,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/probe"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // made is what tests take as the lock of a row; nil: it is made of other rows.
@@ -39,10 +40,7 @@ func made(l locks.Lock, fence bool) protocol.Algorithm {
 // over, and no command of the line is never sent.
 func TestACL(t *testing.T) {
 	addr := realredis.Start(t)
-	admin, err := redis.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := must.Get(redis.Dial("tcp", addr))(t)
 	defer admin.Close()
 	do := func(words ...any) any {
 		t.Helper()
@@ -211,10 +209,7 @@ var written = map[string]bool{"GET": true, "SET": true, "SETNX": true, "SETEX": 
 // docs/servers.md has each lock's line.
 func TestServersPage(t *testing.T) {
 	const page = "../../docs/servers.md"
-	b, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(page))(t)
 	var list strings.Builder
 	list.WriteString("\n```\n")
 	for _, l := range locks.All() {
@@ -232,8 +227,6 @@ func TestServersPage(t *testing.T) {
 	case says != list.String() && !*update:
 		t.Errorf("%s says\n%s\nwant\n%s", page, says, list.String())
 	case says != list.String():
-		if err := os.WriteFile(page, []byte(before+begin+list.String()+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(page, []byte(before+begin+list.String()+end+after), 0o644))
 	}
 }

@@ -17,15 +17,13 @@ import (
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // besides are the commands that docs/servers.md says something needs beside a lock's line.
 func besides(t *testing.T, what string) []string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/servers.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../docs/servers.md"))(t)
 	m := regexp.MustCompile(regexp.QuoteMeta(what) + " needs `([^`]*)`").FindSubmatch(page)
 	if m == nil {
 		t.Fatalf("docs/servers.md does not say what %s needs", what)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/locks"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 var update = flag.Bool("update", false, "write the list in docs/algorithms.md")
@@ -16,10 +17,7 @@ var update = flag.Bool("update", false, "write the list in docs/algorithms.md")
 // docs/algorithms.md lists these locks, and no others.
 func TestDocs(t *testing.T) {
 	const page = "../../docs/algorithms.md"
-	b, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(page))(t)
 	const begin, end = "<!-- locks: go test ./compat/locks -update -->\n", "<!-- end of locks -->"
 	before, rest, ok := strings.Cut(string(b), begin)
 	says, after, ends := strings.Cut(rest, end)
@@ -30,9 +28,7 @@ func TestDocs(t *testing.T) {
 	case !*update:
 		t.Errorf("%s says\n%s\nwant\n%s", page, says, list)
 	default:
-		if err := os.WriteFile(page, []byte(before+begin+list+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(page, []byte(before+begin+list+end+after), 0o644))
 	}
 }
 

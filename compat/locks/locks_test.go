@@ -19,6 +19,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/probe"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // Each row is complete, and what it says of itself agrees.
@@ -74,10 +75,7 @@ func newer(a, b string) bool {
 func TestNeeds(t *testing.T) {
 	for _, version := range append(oldredis.Versions(), oldredis.Profiles()...) {
 		s := oldredis.Run(t, version)
-		r, err := probe.Ask(t.Context(), compat.Pooled(s), probe.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(probe.Ask(t.Context(), compat.Pooled(s), probe.Options{}))(t)
 		for _, l := range locks.All() {
 			if l.New == nil {
 				continue

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"go.uber.org/goleak"
 )
 
@@ -59,14 +60,8 @@ func TestConnBehavesLikeRedigo(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			near := Run(t, version)
 			far := Run(t, version)
-			addr, err := far.Listen("127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			over, err := redis.Dial("tcp", addr.String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			addr := must.Get(far.Listen("127.0.0.1:0"))(t)
+			over := must.Get(redis.Dial("tcp", addr.String()))(t)
 			defer over.Close()
 			compareCalls(t, near.Dial(), over)
 		})
@@ -176,14 +171,8 @@ func TestPoolKeepsMulti(t *testing.T) {
 
 func TestListenCloses(t *testing.T) {
 	s := MustNew("2.4", Options{})
-	addr, err := s.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := redis.Dial("tcp", addr.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	addr := must.Get(s.Listen("127.0.0.1:0"))(t)
+	c := must.Get(redis.Dial("tcp", addr.String()))(t)
 	defer c.Close()
 	if got := do(t, c, "PING"); got != "PONG" {
 		t.Error(got)
@@ -209,10 +198,7 @@ func TestQuit(t *testing.T) {
 
 func TestBadProtocol(t *testing.T) {
 	s := Run(t, "2.4")
-	addr, err := s.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	addr := must.Get(s.Listen("127.0.0.1:0"))(t)
 	c := dialRaw(t, addr.String())
 	io.WriteString(c, "*1\r\n:4\r\n")
 	answer, _ := io.ReadAll(c)

@@ -11,14 +11,12 @@ import (
 
 	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 func dialRaw(t *testing.T, addr string) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", addr))(t)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -140,10 +138,7 @@ func TestFaultRefuse(t *testing.T) {
 
 func TestFaultsOverTCP(t *testing.T) {
 	s := Run(t, "2.4")
-	addr, err := s.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	addr := must.Get(s.Listen("127.0.0.1:0"))(t)
 	s.SetFault(func(_, n int, cmd []string) Fault {
 		switch cmd[1] {
 		case "unsent":
@@ -154,10 +149,7 @@ func TestFaultsOverTCP(t *testing.T) {
 		return None
 	})
 	for _, key := range []string{"unsent", "unheard"} {
-		c, err := redis.Dial("tcp", addr.String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(redis.Dial("tcp", addr.String()))(t)
 		c.Send("INCR", "before")
 		c.Send("INCR", key)
 		if reply, err := c.Do(""); err == nil {
@@ -259,10 +251,7 @@ func TestProfiles(t *testing.T) {
 		SET k v NX PX 1000 -> OK
 		PTTL k -> (int) 1000`)
 
-	s, err := New("2.6", Options{Refuse: []string{"CONFIG"}, Forbid: []string{"keys"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(New("2.6", Options{Refuse: []string{"CONFIG"}, Forbid: []string{"keys"}}))(t)
 	defer s.Close()
 	talk(t, s, `
 		config get save -> (error) ERR unknown command 'config'
@@ -366,10 +355,7 @@ func TestEvents(t *testing.T) {
 func TestClock(t *testing.T) {
 	mock := clock.NewMock()
 	mock.Set(time.Date(2012, 3, 4, 5, 6, 7, 0, time.UTC))
-	s, err := New("2.6", Options{Clock: mock})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(New("2.6", Options{Clock: mock}))(t)
 	defer s.Close()
 	c := s.Dial()
 	do(t, c, "PSETEX k 1050 v")
@@ -419,14 +405,8 @@ func TestBlocking(t *testing.T) {
 
 func TestBlockingWakesAnotherGoroutine(t *testing.T) {
 	s := Run(t, "2.4")
-	addr, err := s.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	over, err := redis.Dial("tcp", addr.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	addr := must.Get(s.Listen("127.0.0.1:0"))(t)
+	over := must.Get(redis.Dial("tcp", addr.String()))(t)
 	defer over.Close()
 	var served sync.WaitGroup
 	for _, c := range []redis.Conn{s.Dial(), over} {
@@ -447,9 +427,7 @@ func TestBlockingWakesAnotherGoroutine(t *testing.T) {
 func TestPublish(t *testing.T) {
 	s := Run(t, "2.4")
 	sub := redis.PubSubConn{Conn: s.Dial()}
-	if err := sub.Subscribe("released"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, sub.Subscribe("released"))
 	if got := sub.Receive(); !reflect.DeepEqual(got, redis.Subscription{Kind: "subscribe", Channel: "released", Count: 1}) {
 		t.Errorf("%#v", got)
 	}

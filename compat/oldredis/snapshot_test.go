@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 func TestSnapshot(t *testing.T) {
@@ -147,9 +148,7 @@ func TestSnapshotScripts(t *testing.T) {
 			t.Errorf("SCRIPT EXISTS -> %s, want %s", got, want)
 		}
 	}
-	if _, err := c.Do("EVAL", "return 1", 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Do("EVAL", "return 1", 0))(t)
 	knows := s.Snapshot()
 	if knows.Key() == fresh.Key() || knows.ContentKey() == fresh.ContentKey() {
 		t.Error("a cached script does not change the key")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // recorded maps the name of a recording, redis-NAME.jsonl, to a version.
@@ -126,10 +127,7 @@ func readRecordings(t *testing.T, file string) []recording {
 
 // replay runs a recording. It returns the difference for each step that has a reply, or "".
 func replay(t *testing.T, version string, r recording) map[int]string {
-	s, err := New(version, Options{Start: time.Unix(r.Start, 0)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(New(version, Options{Start: time.Unix(r.Start, 0)}))(t)
 	defer s.Close()
 	clients := make(map[int]redis.Conn)
 	diffs := make(map[int]string)

@@ -15,6 +15,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -43,10 +44,7 @@ func choices(version string) (alone, joining string) {
 func TestChoose(t *testing.T) {
 	for _, v := range append(oldredis.Versions(), oldredis.Profiles()...) {
 		s := oldredis.Run(t, v)
-		r, err := probe.Ask(t.Context(), compat.Pooled(s), probe.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(probe.Ask(t.Context(), compat.Pooled(s), probe.Options{}))(t)
 		alone, joining := choices(v)
 		for _, o := range []probe.Options{{}, {Fence: true}, {Dialect: getsetlock.Seconds}, {Dialect: getsetlock.Millis, Fence: true}} {
 			want := alone
@@ -240,10 +238,7 @@ func TestUnsafe(t *testing.T) {
 // Eviction takes the promise back from those locks whose keys may go.
 func TestEviction(t *testing.T) {
 	source := poolOf(t, realredis.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "volatile-lru"))
-	r, err := probe.Ask(t.Context(), compat.Pooled(source), probe.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(probe.Ask(t.Context(), compat.Pooled(source), probe.Options{}))(t)
 	if c, err := probe.Choose(t.Context(), compat.Pooled(source), r, probe.Options{}); err != nil || c.Safe || c.Name != "set:lua" {
 		t.Errorf("%s safe %v, %v", c.Name, c.Safe, err)
 	}
@@ -264,10 +259,7 @@ func TestReplicaHasNoLock(t *testing.T) {
 // told.
 func TestACL(t *testing.T) {
 	addr := realredis.Start(t)
-	c, err := redis.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(redis.Dial("tcp", addr))(t)
 	defer c.Close()
 	for name, test := range map[string]struct {
 		rules  []any

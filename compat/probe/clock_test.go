@@ -12,6 +12,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/probe"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 var anHour = time.Date(2020, 1, 2, 3, 4, 5, 123456789, time.UTC)
@@ -83,10 +84,7 @@ func TestClockMeasure(t *testing.T) {
 	clk := skewed{at(anHour), 0}
 	s := oldredis.MustNew("2.6", oldredis.Options{Clock: clk})
 	defer s.Close()
-	c, err := probe.NewClock(t.Context(), compat.Pooled(s), clk, probe.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(probe.NewClock(t.Context(), compat.Pooled(s), clk, probe.Options{}))(t)
 	near := func(want time.Duration) {
 		t.Helper()
 		if got := c.Now().Sub(clk.now); (got - want).Abs() > c.Uncertainty() {
@@ -125,10 +123,7 @@ func TestClockKeep(t *testing.T) {
 	mock.Set(anHour)
 	s := oldredis.MustNew("7.0", oldredis.Options{Clock: mock})
 	defer s.Close()
-	c, err := probe.NewClock(t.Context(), compat.Pooled(s), mock, probe.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(probe.NewClock(t.Context(), compat.Pooled(s), mock, probe.Options{}))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	told := make(chan time.Duration)
 	done := make(chan struct{})

@@ -10,6 +10,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/probe"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // A server is asked once, by whatever process; and anew when it is another one, when another user asks,
@@ -37,29 +38,20 @@ func TestMemory(t *testing.T) {
 		t.Fatal(err, m.Changed())
 	}
 	var next probe.Memory
-	if err := json.Unmarshal(b, &next); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(b, &next))
 	r = ask(&next, source, probe.Options{}, true, "in the next process")
 	if !next.Trusts(r, probe.Options{}, "set:lua") || next.Trusts(r, probe.Options{}, "tx:renamed") || next.Changed() {
 		t.Error("which locks are safe did not come along, or something was changed")
 	}
 	var other probe.Memory
-	if err := json.Unmarshal([]byte(strings.ReplaceAll(string(b), `"format":2`, `"format":0`)), &other); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(strings.ReplaceAll(string(b), `"format":2`, `"format":0`)), &other))
 	ask(&other, source, probe.Options{}, false, "from another format")
 	if err := json.Unmarshal([]byte("{"), &other); err == nil {
 		t.Error("what is no JSON was read")
 	}
 
-	c, err := redis.Dial("tcp", s.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Do("ACL", "SETUSER", "other", "on", ">secret", "~*", "+@all"); err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(redis.Dial("tcp", s.Addr))(t)
+	must.Get(c.Do("ACL", "SETUSER", "other", "on", ">secret", "~*", "+@all"))(t)
 	c.Close()
 	user := &redis.Pool{Dial: func() (redis.Conn, error) {
 		return redis.Dial("tcp", s.Addr, redis.DialUsername("other"), redis.DialPassword("secret"))

@@ -14,6 +14,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/probe"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // A sleeper is a clock that stands still until somebody waits for it.
@@ -66,10 +67,7 @@ func TestOffset(t *testing.T) {
 				for _, want := range offsets {
 					name := fmt.Sprintf("%s without %s, %v there, %v back, %v ahead", v, strings.Join(refused, ", "), n[0], n[1], want)
 					clk := at(begin)
-					s, err := oldredis.New(v, oldredis.Options{Clock: clk, Refuse: refused})
-					if err != nil {
-						t.Fatal(err)
-					}
+					s := must.Get(oldredis.New(v, oldredis.Options{Clock: clk, Refuse: refused}))(t)
 					s.Advance(want)
 					net := slow(clk, n[0], n[1])
 					got, off, err := probe.Offset(t.Context(), compat.Pooled(net.Pool(s)), clk, probe.Options{})
@@ -96,10 +94,7 @@ func TestOffset(t *testing.T) {
 func TestOffsetVerySlow(t *testing.T) {
 	for _, v := range []string{"2.4", "7.0"} {
 		clk := at(time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC))
-		s, err := oldredis.New(v, oldredis.Options{Clock: clk, Refuse: []string{"TIME", "PTTL"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(oldredis.New(v, oldredis.Options{Clock: clk, Refuse: []string{"TIME", "PTTL"}}))(t)
 		const want = 3 * time.Second / 10
 		s.Advance(want)
 		source := slow(clk, 350*time.Millisecond, 50*time.Millisecond).Pool(s)

@@ -18,6 +18,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/probe"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // abilities spells what a report found.
@@ -74,10 +75,7 @@ func TestProbeVersions(t *testing.T) {
 		t.Run(v, func(t *testing.T) {
 			s := oldredis.Run(t, v)
 			net := new(faulty.Network)
-			r, err := probe.Ask(t.Context(), compat.Pooled(net.Pool(s)), probe.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(probe.Ask(t.Context(), compat.Pooled(net.Pool(s)), probe.Options{}))(t)
 			if got, want := abilities(r), factsOf(v); got != want {
 				t.Errorf("found  %s\nwanted %s", got, want)
 				for _, c := range r.Questions {
@@ -124,10 +122,7 @@ func TestProbeRefused(t *testing.T) {
 			t.Run(name+" "+strings.Join(names, "+"), func(t *testing.T) {
 				s := start(t, names)
 				defer s.Close()
-				r, err := probe.Ask(t.Context(), compat.Pooled(s), probe.Options{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := must.Get(probe.Ask(t.Context(), compat.Pooled(s), probe.Options{}))(t)
 				var want []string
 				for _, w := range strings.Fields(facts["7.0"]) {
 					if !slices.Contains(names, strings.ToUpper(w)) {
@@ -249,10 +244,7 @@ func endless(t *testing.T, s *oldredis.Server, when string) {
 	t.Helper()
 	c := s.Dial()
 	defer c.Close()
-	keys, err := redis.Strings(c.Do("KEYS", "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must.Get(redis.Strings(c.Do("KEYS", "*")))(t)
 	for _, key := range keys {
 		if ttl, err := redis.Int(c.Do("TTL", key)); err != nil || ttl < 0 {
 			t.Errorf("%s: %q has no end: TTL %d, %v", when, key, ttl, err)
@@ -345,9 +337,7 @@ func TestProbePrefix(t *testing.T) {
 			}
 		}
 	})
-	if _, err := probe.Ask(t.Context(), compat.Pooled(s), probe.Options{Prefix: "app:"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(probe.Ask(t.Context(), compat.Pooled(s), probe.Options{Prefix: "app:"}))(t)
 }
 
 // A pool of a single connection is enough, and it gets it back clean.
@@ -427,14 +417,9 @@ func TestRealPassword(t *testing.T) {
 // passworded starts a server and then has it ask for a password.
 func passworded(t *testing.T) string {
 	addr := realredis.Start(t)
-	c, err := redis.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(redis.Dial("tcp", addr))(t)
 	defer c.Close()
-	if _, err := c.Do("CONFIG", "SET", "requirepass", "secret"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Do("CONFIG", "SET", "requirepass", "secret"))(t)
 	return addr
 }
 

@@ -11,15 +11,13 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/probe"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // redis10 answers as Redis 1.0.0 does: it takes every line for a command,
 // and knows nothing of lines that count.
 func redis10(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
 	arity := map[string]int{"get": 2, "ping": 1, "info": 1, "ttl": 2, "set": 3, "setnx": 3, "expire": 3, "del": -2, "auth": 2, "select": 2}
 	serve := func(c net.Conn) {

@@ -15,21 +15,17 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/probe"
 	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // What keeps a lock from being taken is told apart, by the lock itself and by auto, each with what was
 // refused and what to do.
 func TestRefusals(t *testing.T) {
 	restricted := realredis.Start(t)
-	admin, err := redis.Dial("tcp", restricted)
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := must.Get(redis.Dial("tcp", restricted))(t)
 	defer admin.Close()
 	as := func(name string, rules ...any) compat.Pool {
-		if _, err := admin.Do("ACL", append([]any{"SETUSER", name, "on", ">secret"}, rules...)...); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(admin.Do("ACL", append([]any{"SETUSER", name, "on", ">secret"}, rules...)...))(t)
 		p := &redis.Pool{Dial: func() (redis.Conn, error) {
 			return redis.Dial("tcp", restricted, redis.DialUsername(name), redis.DialPassword("secret"))
 		}}
@@ -100,30 +96,20 @@ func contains(t *testing.T, what, text string, want []string) {
 func loading(t *testing.T) string {
 	dir := t.TempDir()
 	full := realredis.Run(t, "--dir", dir, "--dbfilename", "big.rdb")
-	c, err := redis.Dial("tcp", full.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(redis.Dial("tcp", full.Addr))(t)
 	defer c.Close()
 	value := strings.Repeat("x", 100)
 	for i := range 20000 {
 		c.Send("SET", i, value) //nolint:errcheck // SAVE tells
 	}
-	if _, err := c.Do("SAVE"); err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Do("SAVE"))(t)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	addr := l.Addr().String()
 	l.Close()
 	_, port, _ := net.SplitHostPort(addr)
 	cmd := exec.Command(realredis.Need(t, "redis-server", "redis-server"), "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--dbfilename", "big.rdb",
 		"--key-load-delay", "3000", "--loading-process-events-interval-bytes", "1024")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	t.Cleanup(func() {
 		cmd.Process.Kill() //nolint:errcheck // it may have ended by itself
 		cmd.Wait()         //nolint:errcheck

@@ -4,15 +4,13 @@ import (
 	"testing"
 
 	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // The graph around a schedule holds its states, and other ways; of a large one the nearest part.
 func TestAround(t *testing.T) {
 	const schedule = `broken/del-setnx 2.4 2x1 given="SET {key} t=-2s" check=exclusion : C1 C2 C1 C2 C1 C1 C2 C2`
-	g, err := Around(schedule, 400, plan.Broken())
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(Around(schedule, 400, plan.Broken()))(t)
 	_, choices, err := ParseSchedule(schedule)
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // savedTraces reads the traces that package view draws in its tests.
@@ -36,16 +38,12 @@ func savedTraces(t *testing.T) map[string]Trace {
 func TestJSONRoundTrip(t *testing.T) {
 	for name, tr := range savedTraces(t) {
 		var first, second bytes.Buffer
-		if err := tr.WriteJSON(&first); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tr.WriteJSON(&first))
 		again, err := ReadTrace(bytes.NewReader(first.Bytes()))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if err := again.WriteJSON(&second); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, again.WriteJSON(&second))
 		if first.String() != second.String() {
 			t.Errorf("%s changes when it is read and written", name)
 		}
@@ -60,10 +58,7 @@ func TestJSONRoundTrip(t *testing.T) {
 func TestJSONMembers(t *testing.T) {
 	files, _ := filepath.Glob("view/testdata/render/*.json")
 	for _, name := range files {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(name))(t)
 		d := json.NewDecoder(bytes.NewReader(b))
 		d.DisallowUnknownFields()
 		if err := d.Decode(new(Trace)); err != nil {
@@ -73,10 +68,7 @@ func TestJSONMembers(t *testing.T) {
 }
 
 func TestReadTraceRefuses(t *testing.T) {
-	good, err := os.ReadFile("view/testdata/render/release-after-expiry.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := must.Get(os.ReadFile("view/testdata/render/release-after-expiry.json"))(t)
 	for _, c := range []struct{ old, new, want string }{
 		{`setnxlock-trace/1`, `setnxlock-trace/2`, `format "setnxlock-trace/2"`},
 		{`{"n": 2,`, `{"n": 3,`, "event 2 is numbered 3"},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/race/internal/live"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 func TestWords(t *testing.T) {
@@ -94,10 +95,7 @@ func TestReplayFailsLoudly(t *testing.T) {
 
 // Every event says why, and what is true: nothing of it is empty.
 func TestTracesAreComplete(t *testing.T) {
-	tr, err := ReplaySchedule("tx:renamed 2.4 2x2 write fence : C1 C1 C1 C1- C2.look +9.898s C1* C2 C2.cut C2* C1.pause redis.restart C1.resume C1 C2.crash", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := must.Get(ReplaySchedule("tx:renamed 2.4 2x2 write fence : C1 C1 C1 C1- C2.look +9.898s C1* C2 C2.cut C2* C1.pause redis.restart C1.resume C1 C2.crash", nil))(t)
 	for _, e := range tr.Events {
 		if e.Why == "" || e.Who == "" || e.Cmd == "" && e.Note == "" || len(e.Belief) != 2 || strings.Contains(e.Cmd+e.Reply+e.Server.Value, "0000007") {
 			t.Errorf("event %d lacks something or shows a token: %+v", e.N, e)

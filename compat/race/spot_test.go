@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // Where a client stands is the line that sends what it is about to send.
@@ -35,10 +37,7 @@ func TestSpots(t *testing.T) {
 			t.Errorf("%s: %+v, want %s in %s", test.schedule, s, test.doing, test.file)
 			continue
 		}
-		b, err := os.ReadFile(filepath.Join("..", "..", at.File))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(filepath.Join("..", "..", at.File)))(t)
 		if line := strings.Split(string(b), "\n")[at.N-1]; !strings.Contains(line, test.has) {
 			t.Errorf("%s: at %v, %q", test.schedule, at, line)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/redlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 func TestMain(m *testing.M) { conformance.Main(m) }
@@ -38,10 +39,7 @@ func TestConformance(t *testing.T) {
 					sources = append(sources, compat.Pooled(conformance.Dial(t, realredis.Start(t))))
 					continue
 				}
-				s, err := oldredis.New(m.version, oldredis.Options{Clock: clock.New()})
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := must.Get(oldredis.New(m.version, oldredis.Options{Clock: clock.New()}))(t)
 				t.Cleanup(func() { s.Close() })
 				pool := s.Pool()
 				pool.MaxIdle = 64

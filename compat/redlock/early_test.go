@@ -22,6 +22,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -276,10 +277,7 @@ func TestTwinsAgain(t *testing.T) {
 	if !errors.Is(want, compat.ErrInvalid) {
 		t.Fatalf("%v, want ErrInvalid", want)
 	}
-	rival, err := compat.New(pool, txlock.Renamed{}, o).Lock(ctx, "held", time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rival := must.Get(compat.New(pool, txlock.Renamed{}, o).Lock(ctx, "held", time.Minute))(t)
 	for n := range 20 {
 		for _, key := range []string{"job", "held", fmt.Sprint("new", n)} {
 			if _, err := k.TryLock(ctx, key, ttl); err == nil || err.Error() != want.Error() || !errors.Is(err, compat.ErrInvalid) {
@@ -322,10 +320,7 @@ func TestATimeIsNoWitness(t *testing.T) {
 		s := oldredis.MustNew("2.4", oldredis.Options{Clock: stands}) // which does not tell who it is
 		servers, backends = append(servers, s), append(backends, compat.NewBackend(compat.Pooled(s), a))
 	}
-	l, err := compat.NewLocker(backends[0], compat.Options{NoRenew: true, Clock: stands}).TryLock(background, "job", time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(compat.NewLocker(backends[0], compat.Options{NoRenew: true, Clock: stands}).TryLock(background, "job", time.Hour))(t)
 	q := redlock.New(backends, redlock.Options{Clock: stands, Timeout: time.Minute, Grace: time.Minute})
 	whole, err := compat.NewLocker(q, compat.Options{NoRenew: true, Clock: stands, Timeout: time.Minute}).TryLock(background, "job", time.Hour)
 	if err != nil {

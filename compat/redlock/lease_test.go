@@ -18,6 +18,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/redlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -141,10 +142,7 @@ func TestExtendLost(t *testing.T) {
 			w := newWorld(t, members)
 			q, _ := w.quorum(redlock.Options{})
 			k := compat.NewLocker(q, compat.Options{NoRenew: true, Clock: w.clock})
-			lock, err := k.TryLock(background, "job", ttl)
-			if err != nil {
-				t.Fatal(err)
-			}
+			lock := must.Get(k.TryLock(background, "job", ttl))(t)
 			w.servers[0].FlushAll()
 			w.servers[4].FlushAll()
 			if err := lock.Extend(background, ttl); err != nil {
@@ -362,10 +360,7 @@ func TestRelease(t *testing.T) {
 		w := newWorld(t, fleet)
 		q, wires := w.quorum(redlock.Options{})
 		k := compat.NewLocker(q, compat.Options{NoRenew: true, Clock: w.clock})
-		lock, err := k.TryLock(background, "job", ttl)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lock := must.Get(k.TryLock(background, "job", ttl))(t)
 		for _, i := range test.cut {
 			wires[i].Cut()
 		}
@@ -393,10 +388,7 @@ func TestRelease(t *testing.T) {
 func TestReleaseNotSent(t *testing.T) {
 	w := newWorld(t, fleet)
 	q, wires := w.quorum(redlock.Options{})
-	lock, err := compat.NewLocker(q, compat.Options{NoRenew: true, Clock: w.clock}).TryLock(background, "job", ttl)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := must.Get(compat.NewLocker(q, compat.Options{NoRenew: true, Clock: w.clock}).TryLock(background, "job", ttl))(t)
 	for _, x := range wires[:3] { // neither to release nor to look
 		left := 2
 		x.OnDial(func(context.Context) error {

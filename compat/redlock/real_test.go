@@ -16,6 +16,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/redlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // clients work through a quorum of real servers: each takes the lock, stands in
@@ -204,13 +205,8 @@ func BenchmarkPair(b *testing.B) {
 			k := compat.NewLocker(redlock.New(backends, redlock.Options{}), compat.Options{NoRenew: true})
 			b.ReportAllocs()
 			for b.Loop() {
-				lock, err := k.TryLock(context.Background(), "bench", time.Minute)
-				if err != nil {
-					b.Fatal(err)
-				}
-				if err := lock.Release(context.Background()); err != nil {
-					b.Fatal(err)
-				}
+				lock := must.Get(k.TryLock(context.Background(), "bench", time.Minute))(b)
+				must.Do(b, lock.Release(context.Background()))
 			}
 		})
 	}

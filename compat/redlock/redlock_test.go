@@ -19,6 +19,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/redlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -172,10 +173,7 @@ func TestRefused(t *testing.T) {
 		t.Errorf("half a second on a 2.2: %v, want ErrInvalid and which", err)
 	}
 	w.wantHeld("job", "-----")
-	lock, err := compat.NewLocker(q, compat.Options{NoRenew: true, Clock: w.clock}).TryLock(background, "job", ttl)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := must.Get(compat.NewLocker(q, compat.Options{NoRenew: true, Clock: w.clock}).TryLock(background, "job", ttl))(t)
 	if err := lock.Extend(background, 500*time.Millisecond); !errors.Is(err, compat.ErrInvalid) || !lock.Until().Equal(protocol.Until(w.clock.Now(), ttl)) {
 		t.Errorf("an extension to half a second: %v, until %v; want ErrInvalid and the end as it was", err, lock.Until())
 	}
@@ -290,9 +288,7 @@ func TestReaders(t *testing.T) {
 	}
 	k := compat.NewLocker(q, compat.Options{NoRenew: true, Clock: w.clock})
 	for range 3 {
-		if _, err := k.Lock(background, "job", ttl); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(k.Lock(background, "job", ttl))(t)
 	}
 	keeps := member{"7.0", keepsToken{}}
 	for _, members := range [][]member{{fleet[4], keeps}, {keeps, fleet[4]}} {

@@ -16,6 +16,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/redlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -61,10 +62,7 @@ func newWorld(t *testing.T, members []member) *world {
 		}
 	})
 	for _, m := range members {
-		s, err := oldredis.New(m.version, oldredis.Options{Clock: w.clock})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(oldredis.New(m.version, oldredis.Options{Clock: w.clock}))(t)
 		t.Cleanup(func() { s.Close() })
 		w.servers = append(w.servers, s)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/redlock"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // A writer that is downgraded is over, and a reader in its place: other readers come in beside it,
@@ -30,10 +31,7 @@ func TestDowngrade(t *testing.T) {
 		ctx := w.Context()
 		waits := inBackground(t.Context(), read, time.Minute)
 		writes := inBackground(t.Context(), late, time.Minute)
-		r, err := rwlock.Downgrade(t.Context(), w, read, 20*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(rwlock.Downgrade(t.Context(), w, read, 20*time.Second))(t)
 		if r.Key() != "k" || r.Fence() <= w.Fence() || r.Until().Before(time.Now().Add(19*time.Second)) {
 			t.Errorf("%q, fence %d after %d, until %v", r.Key(), r.Fence(), w.Fence(), r.Until())
 		}
@@ -152,18 +150,10 @@ func TestDowngradeOnAQuorum(t *testing.T) {
 						write, net := locker(rwlock.Write{}, at)
 						read, _ := locker(rwlock.Read{}, fate)
 						rival, _ := locker(rwlock.Write{}, faulty.Fate{})
-						w, err := write.TryLock(t.Context(), "k", time.Minute)
-						if err != nil {
-							t.Fatal(err)
-						}
+						w := must.Get(write.TryLock(t.Context(), "k", time.Minute))(t)
 						net.Expect(fate.Always())
-						if err := w.Extend(t.Context(), time.Minute); err != nil {
-							t.Fatal(err)
-						}
-						r, err := rwlock.Downgrade(t.Context(), w, read, time.Minute)
-						if err != nil {
-							t.Fatal(err)
-						}
+						must.Do(t, w.Extend(t.Context(), time.Minute))
+						r := must.Get(rwlock.Downgrade(t.Context(), w, read, time.Minute))(t)
 						if _, err := rival.TryLock(t.Context(), "k", time.Minute); !errors.Is(err, compat.ErrHeld) {
 							t.Errorf("a writer beside the reader: %v", err)
 						}

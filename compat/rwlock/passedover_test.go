@@ -14,6 +14,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // Of fifteen writers that wait in twelve processes, among readers, each has its turn by and by: none looks so
@@ -21,10 +22,7 @@ import (
 func TestLongWritersAreNotPassedOver(t *testing.T) {
 	realredis.Long(t)
 	synctest.Test(t, func(t *testing.T) {
-		s, err := oldredis.New("2.6", oldredis.Options{Clock: clock.New()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(oldredis.New("2.6", oldredis.Options{Clock: clock.New()}))(t)
 		defer s.Close()
 		var mu sync.Mutex
 		writes, reads := 0, 0

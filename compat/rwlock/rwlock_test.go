@@ -19,6 +19,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -951,9 +952,7 @@ func TestInner(t *testing.T) {
 			}
 			release(t, s, write, l, nil)
 
-			if _, err := inner.Acquire(protocol.NewConn(s.Dial()), s.Now(), "k:mutex:{k}", ttl); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(inner.Acquire(protocol.NewConn(s.Dial()), s.Now(), "k:mutex:{k}", ttl))(t)
 			refused(t, s, read, compat.ErrHeld)
 			refused(t, s, write, compat.ErrHeld)
 		})

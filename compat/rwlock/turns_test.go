@@ -11,6 +11,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // A player wants the lock from some moment on, holds it for a while and goes. It
@@ -56,10 +57,7 @@ func (p *player) step(t *testing.T, s *oldredis.Server) {
 		return
 	}
 	if p.next = now.Add(500 * time.Millisecond); p.looking {
-		st, err := over(p.c, p.a).Inspect(ctx, clock, "k")
-		if err != nil {
-			t.Fatal(err)
-		}
+		st := must.Get(over(p.c, p.a).Inspect(ctx, clock, "k"))(t)
 		if st.Status == compat.StatusHeld && !st.Open {
 			return
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // inBubble runs f on each version, in a bubble of its own time.
@@ -27,10 +28,7 @@ func inBubble(t *testing.T, f func(t *testing.T, s *oldredis.Server)) {
 		}
 		t.Run(v, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, err := oldredis.New(v, oldredis.Options{Clock: clock.New()})
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := must.Get(oldredis.New(v, oldredis.Options{Clock: clock.New()}))(t)
 				defer s.Close()
 				f(t, s)
 			})
@@ -145,9 +143,7 @@ func TestWaiterThatDied(t *testing.T) {
 		dead = inBackground(ctx, late, time.Hour)
 		time.Sleep(20 * time.Second)
 		gone.Store(true)
-		if err := w.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Release(t.Context()))
 		time.Sleep(time.Second)
 		mustTry(t, another, time.Minute).Release(t.Context())
 		cancel()
@@ -163,10 +159,7 @@ func TestLongFairnessCostsNobodyHalf(t *testing.T) {
 		reads, writes := map[rwlock.Preference]int{}, map[rwlock.Preference]int{}
 		for _, p := range []rwlock.Preference{rwlock.Fair, rwlock.WritersFirst, rwlock.ReadersFirst} {
 			synctest.Test(t, func(t *testing.T) {
-				s, err := oldredis.New(v, oldredis.Options{Clock: clock.New()})
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := must.Get(oldredis.New(v, oldredis.Options{Clock: clock.New()}))(t)
 				defer s.Close()
 				reads[p], writes[p] = load(t, compat.Pooled(s), rwlock.Options{Prefer: p}, time.Minute)
 			})

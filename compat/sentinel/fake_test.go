@@ -13,6 +13,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // A fakeSentinel answers what it is told to, on its own port.
@@ -39,10 +40,7 @@ const (
 
 func runSentinel(t *testing.T, names string) *fakeSentinel {
 	t.Helper()
-	s, err := server.NewServer("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(server.NewServer("127.0.0.1:0"))(t)
 	f := &fakeSentinel{addr: s.Addr().String(), s: s, id: s.Addr().String(), names: names}
 	silence := make(chan struct{})
 	t.Cleanup(func() { close(silence); s.Close() })

@@ -14,6 +14,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/sentinel"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -159,9 +160,7 @@ func TestForgets(t *testing.T) {
 				f.mu.Unlock()
 			}
 			m.Add(time.Second)
-			if _, err := master(t, s, m); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(master(t, s, m))(t)
 			addresses, _ := s.Watchers()
 			most = max(most, addresses)
 		}
@@ -177,9 +176,7 @@ func TestForgets(t *testing.T) {
 				t.Fatalf("%d addresses are asked, want %d", addresses, given)
 			}
 			m.Add(time.Second)
-			if _, err := master(t, s, m); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(master(t, s, m))(t)
 		}
 		if most > 50 {
 			t.Errorf("of %d given, up to %d were asked", given, most)

@@ -13,6 +13,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/sentinel"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -32,10 +33,7 @@ func TestReplicated(t *testing.T) {
 	}
 
 	servers[0].answer("WAIT", int64(2))
-	lock, err := k.TryLock(t.Context(), "k", time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := must.Get(k.TryLock(t.Context(), "k", time.Minute))(t)
 	servers[0].answer("WAIT", int64(1))
 	until := lock.Until()
 	if err := lock.Extend(t.Context(), time.Hour); err == nil || errors.Is(err, compat.ErrLost) || !lock.Until().Equal(until) {
@@ -94,16 +92,11 @@ func TestReplicatedWire(t *testing.T) {
 			t.Fatal(err)
 		}
 		wire()
-		lock, err := k.TryLock(t.Context(), "k", time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lock := must.Get(k.TryLock(t.Context(), "k", time.Minute))(t)
 		if got := wire(); got != c.acquired {
 			t.Errorf("pinned %d: acquired by %s, want %s", c.pinned, got, c.acquired)
 		}
-		if err := lock.Extend(t.Context(), time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, lock.Extend(t.Context(), time.Minute))
 		if got := wire(); got != c.extend {
 			t.Errorf("pinned %d: extended by %s, want %s", c.pinned, got, c.extend)
 		}
@@ -122,9 +115,7 @@ func TestReplicatedWire(t *testing.T) {
 		}
 	}})
 	for _, key := range []string{"a", "b"} {
-		if _, err := k.TryLock(t.Context(), key, time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(k.TryLock(t.Context(), key, time.Minute))(t)
 	}
 	wire()
 	m.Add(20 * time.Second) // the mock does not wait for what it wakes

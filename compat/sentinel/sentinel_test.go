@@ -17,6 +17,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/sentinel"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -214,9 +215,7 @@ func TestLearns(t *testing.T) {
 	all[0].knows = addrs[1:]
 	m := clock.NewMock()
 	s := source(t, addrs[:1], n, sentinel.Options{Clock: m})
-	if _, err := s.Get(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.Get(t.Context()))(t)
 	all[0].s.Close()
 	all[1].name(addr(1))
 	all[2].name(addr(1))
@@ -259,9 +258,7 @@ func TestSentinelRestarts(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for i := range 3 {
-		if _, err := s.Master(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Master(ctx))(t)
 		if dials != 1+i/2 {
 			t.Errorf("connected %d times in round %d", dials, i)
 		}
@@ -303,19 +300,13 @@ func TestSwitch(t *testing.T) {
 	s := source(t, addrs, n, sentinel.Options{Clock: m})
 	var conns []redis.Conn
 	for range 3 {
-		c, err := s.Get(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(s.Get(t.Context()))(t)
 		conns = append(conns, c)
 	}
 	conns[0].Close()
 	all[0].name(addr(1))
 	m.Add(time.Second)
-	c, err := s.Get(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(s.Get(t.Context()))(t)
 	defer c.Close()
 	if _, open := servers[0].conns(); open != 2 {
 		t.Errorf("%d connections to the old master after the switch, want the two that are lent", open)
@@ -355,10 +346,7 @@ func TestRoleAgain(t *testing.T) {
 			s := source(t, addrs, n, sentinel.Options{Clock: m, Patience: time.Nanosecond})
 			var conns []redis.Conn
 			for range 2 {
-				c, err := s.Get(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := must.Get(s.Get(t.Context()))(t)
 				defer c.Close()
 				conns = append(conns, c)
 			}
@@ -429,10 +417,7 @@ func TestStepOnOldMaster(t *testing.T) {
 				k := compat.NewOn(from, txlock.Renamed{}, compat.Options{NoRenew: true})
 				var locks []*compat.Lock
 				for _, key := range []string{"extended", "released", "read"} {
-					lock, err := k.TryLock(t.Context(), key, time.Minute)
-					if err != nil {
-						t.Fatal(err)
-					}
+					lock := must.Get(k.TryLock(t.Context(), key, time.Minute))(t)
 					locks = append(locks, lock)
 				}
 				replace := func() {
@@ -522,10 +507,7 @@ func TestLateReply(t *testing.T) {
 					m.Add(c.late)
 				}
 			}
-			lock, err := k.TryLock(t.Context(), "k", time.Minute)
-			if err != nil {
-				t.Fatal(err)
-			}
+			lock := must.Get(k.TryLock(t.Context(), "k", time.Minute))(t)
 			for i, server := range servers {
 				if v, _ := redis.String(server.Dial().Do("GET", "k")); v == lock.Token() != (i == c.want) {
 					t.Errorf("server %d has %q; the lock, %q, is to be on server %d", i, v, lock.Token(), c.want)
@@ -546,10 +528,7 @@ func TestSentinelsGone(t *testing.T) {
 	all, addrs := sentinels(t, addr(0))
 	m := clock.NewMock()
 	s := source(t, addrs, n, sentinel.Options{Clock: m, Patience: time.Nanosecond})
-	c, err := s.Get(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(s.Get(t.Context()))(t)
 	defer c.Close()
 	all[0].s.Close()
 	m.Add(time.Second)
@@ -565,10 +544,7 @@ func TestSentinelsGone(t *testing.T) {
 func TestEveryWayToAsk(t *testing.T) {
 	var names []string
 	for range 2 {
-		at, err := oldredis.Run(t, "2.6").Listen("127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		at := must.Get(oldredis.Run(t, "2.6").Listen("127.0.0.1:0"))(t)
 		names = append(names, at.String())
 	}
 	all, addrs := sentinels(t, names[0])
@@ -587,10 +563,7 @@ func TestEveryWayToAsk(t *testing.T) {
 			return redis.ReceiveWithTimeout(c, time.Minute)
 		}),
 	} {
-		c, err := s.Get(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(s.Get(t.Context()))(t)
 		reply, err := ask(c)
 		if reply != nil || err != nil {
 			t.Errorf("%s of nothing: %v, %v", name, reply, err)
@@ -622,10 +595,7 @@ func TestClose(t *testing.T) {
 	n, servers := newNetwork(t, "2.6")
 	all, addrs := sentinels(t, addr(0), dontKnow)
 	s := source(t, addrs, n, sentinel.Options{Agree: 1, Patience: aLongTime})
-	idle, err := s.Get(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	idle := must.Get(s.Get(t.Context()))(t)
 	idle.Close()
 	waits := source(t, addrs[1:], n, sentinel.Options{Patience: aLongTime})
 	done := make(chan error)

@@ -19,6 +19,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"go.uber.org/goleak"
 )
 
@@ -30,10 +31,7 @@ var background = context.Background()
 func inBubble(t *testing.T, f func(t *testing.T, n *faulty.Network, s *oldredis.Server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s, err := oldredis.New("7.0", oldredis.Options{Clock: clock.New()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(oldredis.New("7.0", oldredis.Options{Clock: clock.New()}))(t)
 		defer s.Close()
 		f(t, new(faulty.Network), s)
 	})
@@ -41,10 +39,7 @@ func inBubble(t *testing.T, f func(t *testing.T, n *faulty.Network, s *oldredis.
 
 func dial(t *testing.T, n *faulty.Network, p faulty.Pool) redis.Conn {
 	t.Helper()
-	c, err := n.Pool(p).GetContext(background)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(n.Pool(p).GetContext(background))(t)
 	t.Cleanup(func() { c.Close() })
 	return c
 }

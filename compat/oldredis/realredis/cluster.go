@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // A Cluster is a Redis Cluster of six servers: three masters, each with a
@@ -248,9 +249,7 @@ func (c *Cluster) Until(what string, done func() error) {
 // waitFor calls done until it returns nil, for a minute at most.
 func waitFor(t testing.TB, what string, done func() error) {
 	t.Helper()
-	if err := Within(time.Minute, what, done); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Within(time.Minute, what, done))
 }
 
 // Within calls done until it returns nil, for as long as limit.

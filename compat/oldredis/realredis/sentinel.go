@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // Sentinels are a master, two replicas and the three Sentinels (quorum 2) that monitor them, for
@@ -36,16 +37,11 @@ func RunSentinels(t testing.TB, name string, args ...string) *Sentinels {
 		}
 		s.Servers = append(s.Servers, Run(t, more...))
 	}
-	conf, err := Monitor(s.Servers[0].Addr, name, 500*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conf := must.Get(Monitor(s.Servers[0].Addr, name, 500*time.Millisecond))(t)
 	for range 3 {
 		s.Sentinels = append(s.Sentinels, RunSentinel(t, conf))
 	}
-	if err := Watched(s.Addrs(), name); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Watched(s.Addrs(), name))
 	return s
 }
 
@@ -88,9 +84,7 @@ func Watched(addrs []string, name string) error {
 func RunSentinel(t testing.TB, conf string) *Server {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "sentinel.conf") // Sentinel rewrites it
-	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(conf), 0o600))
 	return run(t, func(port string) []string {
 		return []string{file, "--sentinel", "--port", port, "--bind", "127.0.0.1", "--dir", filepath.Dir(file)}
 	})

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 var update = flag.Bool("update", false, "write down what the scenarios and their pages show now")
@@ -21,10 +22,7 @@ func TestScenarios(t *testing.T) {
 	for _, s := range All() {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
-			breaks, err := s.Breaks(s.Run.Config.Server)
-			if err != nil {
-				t.Fatal(err)
-			}
+			breaks := must.Get(s.Breaks(s.Run.Config.Server))(t)
 			if want := s.Breaking(); !slices.Equal(breaks, want) {
 				t.Errorf("breaks %v, want %v", breaks, want)
 			}
@@ -162,9 +160,7 @@ func TestExercises(t *testing.T) {
 func TestPages(t *testing.T) {
 	dir := filepath.Join("..", "..", "..", "docs", "races")
 	if *update {
-		if err := os.MkdirAll(dir, 0o777); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(dir, 0o777))
 	}
 	want := map[string]bool{"README.md": true}
 	golden(t, filepath.Join(dir, "README.md"), func(string) string { return index(t) })
@@ -172,10 +168,7 @@ func TestPages(t *testing.T) {
 		want[file(s.Name)] = true
 		golden(t, filepath.Join(dir, file(s.Name)), func(string) string { return page(t, s) })
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob(filepath.Join(dir, "*.md")))(t)
 	for _, f := range files {
 		if !want[filepath.Base(f)] {
 			t.Errorf("%s belongs to no race", f)
@@ -223,10 +216,7 @@ func TestFind(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	s, err := Parse("mine", []byte("algorithm tx:classic # ours\n\nC1 C1 +9s\nC2.crash\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Parse("mine", []byte("algorithm tx:classic # ours\n\nC1 C1 +9s\nC2.crash\n")))(t)
 	if s.Run.Config.Algorithm != "tx:classic" || s.Run.Schedule != "C1 C1 +9s C2.crash" {
 		t.Errorf("parsed %+v", s.Run)
 	}
@@ -270,10 +260,7 @@ func TestParseErrors(t *testing.T) {
 			t.Errorf("%q: %v, want %s…", text, err, want)
 		}
 	}
-	s, err := Parse("mine", []byte(good+"why 7 never\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Parse("mine", []byte(good+"why 7 never\n")))(t)
 	if _, err := s.Trace(); err == nil {
 		t.Error("a reason for a step that is not there")
 	}
@@ -286,10 +273,7 @@ func TestParseErrors(t *testing.T) {
 // Parse takes anything without harm.
 func FuzzParse(f *testing.F) {
 	for _, s := range All()[:3] {
-		text, err := files.ReadFile("scenarios/" + s.Name + ".txt")
-		if err != nil {
-			f.Fatal(err)
-		}
+		text := must.Get(files.ReadFile("scenarios/" + s.Name + ".txt"))(f)
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -308,10 +292,7 @@ func FuzzParse(f *testing.F) {
 func TestReplays(t *testing.T) {
 	for _, s := range All() {
 		t.Run(s.Name, func(t *testing.T) {
-			a, err := s.Trace()
-			if err != nil {
-				t.Fatal(err)
-			}
+			a := must.Get(s.Trace())(t)
 			if b, err := s.Trace(); err != nil || !reflect.DeepEqual(a, b) {
 				t.Errorf("run twice, and differently: %v", err)
 			}

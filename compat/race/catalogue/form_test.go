@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 const setnxPage = Form + "SETNX,KEY,TIME;1=mine;GET,KEY;later=held;nil=held;GETSET,KEY,TIME;past=mine;nil=mine;else=held;release;DEL,KEY"
@@ -19,14 +20,8 @@ func TestForm(t *testing.T) {
 		{Form + "SETNX,KEY,TOKEN;0=held;EXPIRE,KEY,TTL;1=mine;release;GET,KEY;own=next;else=lost;DEL,KEY", "exclusion"},
 		{Form + "SETNX,KEY,TOKEN;0=held;EXPIRE,KEY,TTL;1=mine;release;WATCH,KEY;GET,KEY;own=next;else=lost;MULTI;DEL,KEY;EXEC;nil=lost", ""},
 	} {
-		locks, err := With(nil, test.name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := race.Explore(context.Background(), race.Config{Algorithm: test.name, Locks: locks, Server: "2.8", Clients: 2, Attempts: 3, Ticks: 2, Invariants: []string{"exclusion"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		locks := must.Get(With(nil, test.name))(t)
+		r := must.Get(race.Explore(context.Background(), race.Config{Algorithm: test.name, Locks: locks, Server: "2.8", Clients: 2, Attempts: 3, Ticks: 2, Invariants: []string{"exclusion"}}))(t)
 		got := ""
 		if r.Trace != nil {
 			got = r.Trace.Verdict.Violated
@@ -40,14 +35,8 @@ func TestForm(t *testing.T) {
 		}
 	}
 	// The steps are those of the clients that have it in code.
-	locks, err := With(Locks(), setnxPage+"+other/naive-del")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tr, err := race.ReplaySchedule(setnxPage+`+other/naive-del 2.4 2x1 given="SET {key} t=-2s" : C1 C1 C1 C2`, locks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks := must.Get(With(Locks(), setnxPage+"+other/naive-del"))(t)
+	tr := must.Get(race.ReplaySchedule(setnxPage+`+other/naive-del 2.4 2x1 given="SET {key} t=-2s" : C1 C1 C1 C2`, locks))(t)
 	var sent []string
 	for _, e := range tr.Events {
 		sent = append(sent, e.Cmd+" → "+e.Reply)

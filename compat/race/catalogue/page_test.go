@@ -10,6 +10,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
 	"github.com/setnxlock/setnxlock/compat/race/view"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // bare is the timeline of a trace without what stands above it in its file or on its page.
@@ -40,14 +41,8 @@ func file(name string) string { return strings.ReplaceAll(name, "/", "-") + ".md
 // page is the scenario as a page of Markdown.
 func page(t *testing.T, s Scenario) string {
 	t.Helper()
-	seen, err := s.Trace()
-	if err != nil {
-		t.Fatal(err)
-	}
-	survived, err := s.Survivor()
-	if err != nil {
-		t.Fatal(err)
-	}
+	seen := must.Get(s.Trace())(t)
+	survived := must.Get(s.Survivor())(t)
 	return fill(t, "page", struct {
 		Scenario
 		Next           Scenario // if the race is of the course
@@ -76,9 +71,7 @@ func index(t *testing.T) string {
 func fill(t *testing.T, name string, data any) string {
 	t.Helper()
 	var b strings.Builder
-	if err := pages.ExecuteTemplate(&b, name, data); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, pages.ExecuteTemplate(&b, name, data))
 	return b.String()
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // traces are all that the catalogue shows: each race and how it is survived.
@@ -16,14 +17,8 @@ func traces(t *testing.T) map[string]race.Trace {
 	t.Helper()
 	all := map[string]race.Trace{}
 	for _, s := range All() {
-		seen, err := s.Trace()
-		if err != nil {
-			t.Fatal(err)
-		}
-		survived, err := s.Survivor()
-		if err != nil {
-			t.Fatal(err)
-		}
+		seen := must.Get(s.Trace())(t)
+		survived := must.Get(s.Survivor())(t)
 		all[s.Name], all[s.Name+", survived"] = seen, survived
 	}
 	return all
@@ -82,10 +77,7 @@ func TestBeliefsEnd(t *testing.T) {
 // What the file says of a run is printed only on runs that are so.
 func TestArgumentsAreOfTheRun(t *testing.T) {
 	for _, s := range All() {
-		home, err := s.Trace()
-		if err != nil {
-			t.Fatal(err)
-		}
+		home := must.Get(s.Trace())(t)
 		for _, server := range append(oldredis.Versions(), oldredis.Profiles()...) {
 			trace, err := s.On(server)
 			if err != nil {

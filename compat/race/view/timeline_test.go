@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")
@@ -43,14 +44,9 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	name = filepath.Join(renders, name)
 	if *update {
-		if err := os.WriteFile(name, []byte(got), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(name, []byte(got), 0o666))
 	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(name))(t)
 	if got != string(want) {
 		t.Errorf("%s differs (-update rewrites it: read the diff); got\n%s", name, got)
 	}

@@ -10,14 +10,12 @@ import (
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 func format(t *testing.T, name string) dialect.Format {
 	t.Helper()
-	f, err := dialect.Lookup(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(dialect.Lookup(name))(t)
 	return f
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // Every code on disk is what the code computes: two minutes of one processor.
@@ -17,15 +18,10 @@ func TestLongCodes(t *testing.T) {
 	if underRace {
 		t.Skip("under the race detector TestVerdicts computes a part")
 	}
-	m, err := Compute(context.Background(), Shown(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(Compute(context.Background(), Shown(), nil))(t)
 	now := m.Codes()
 	if *update {
-		if err := os.WriteFile("pairs.txt", []byte(now), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile("pairs.txt", []byte(now), 0o644))
 	} else if pairs != now {
 		t.Error("pairs.txt is stale: go test ./cmd/setnxlock/internal/mixing -run TestLongCodes -timeout 0 -update-mixing")
 	}
@@ -36,10 +32,7 @@ func TestCodesAreNotStale(t *testing.T) {
 	if underRace {
 		t.Skip("under the race detector TestVerdicts computes a part")
 	}
-	m, err := summary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(summary())(t)
 	lines := strings.Split(strings.TrimSuffix(pairs, "\n"), "\n")
 	if len(lines) != len(Shown()) {
 		t.Fatalf("pairs.txt has %d parties, want %d", len(lines), len(Shown()))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 var update = flag.Bool("update-mixing", false, "write the table of docs/mixing.md anew")
@@ -28,14 +29,8 @@ func TestPageIsNotStale(t *testing.T) {
 	if underRace {
 		t.Skip("under the race detector TestVerdicts computes a part")
 	}
-	m, err := summary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(summary())(t)
+	b := must.Get(os.ReadFile(page))(t)
 	before, rest, ok := strings.Cut(string(b), begin)
 	was, after, two := strings.Cut(rest, ends)
 	if !ok || !two {
@@ -43,9 +38,7 @@ func TestPageIsNotStale(t *testing.T) {
 	}
 	now := m.Words(Summary())
 	if *update {
-		if err := os.WriteFile(page, []byte(before+begin+now+ends+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(page, []byte(before+begin+now+ends+after), 0o644))
 		return
 	}
 	if was != now {
@@ -58,10 +51,7 @@ func TestRulesOfThePage(t *testing.T) {
 	if underRace {
 		t.Skip("under the race detector TestVerdicts computes a part")
 	}
-	m, err := summary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(summary())(t)
 	for _, p := range Summary() {
 		for _, q := range Summary() {
 			v := m.Of(p.Name, q.Name)
@@ -90,10 +80,7 @@ func TestMarkdown(t *testing.T) {
 	if underRace {
 		t.Skip("under the race detector TestVerdicts computes a part")
 	}
-	m, err := summary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(summary())(t)
 	text := m.Markdown()
 	found := replays.FindAllStringSubmatch(text, -1)
 	if len(found) < 50 {

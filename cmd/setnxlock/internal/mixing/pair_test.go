@@ -7,14 +7,12 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 func find(t *testing.T, name string) Party {
 	t.Helper()
-	p, err := Find(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(Find(name))(t)
 	return p
 }
 
@@ -54,10 +52,7 @@ func TestPairs(t *testing.T) {
 		if underRace && i%4 != 0 {
 			continue
 		}
-		v, err := pairOf(t, x.a, x.b)
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := must.Get(pairOf(t, x.a, x.b))(t)
 		var clash Grade
 		var needs Needs
 		if v.Clash != nil {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 //go:embed testdata/verdicts.txt
@@ -35,18 +37,9 @@ func TestVerdicts(t *testing.T) {
 		for i := range row {
 			row[i] = strings.TrimSpace(row[i])
 		}
-		holder, err := Find("theirs/" + row[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		challenger, err := Find("theirs/" + row[1])
-		if err != nil {
-			t.Fatal(err)
-		}
-		v, err := pair(context.Background(), holder, challenger, self)
-		if err != nil {
-			t.Fatal(err)
-		}
+		holder := must.Get(Find("theirs/" + row[0]))(t)
+		challenger := must.Get(Find("theirs/" + row[1]))(t)
+		v := must.Get(pair(context.Background(), holder, challenger, self))(t)
 		if got := taken(v); row[2] != "-" && got != row[2] {
 			t.Errorf("%s, challenged by %s: %s, want %s: %+v", row[0], row[1], got, row[2], v.Clash)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 var update = flag.Bool("update", false, "rewrite known.txt")
@@ -26,14 +27,9 @@ var update = flag.Bool("update", false, "rewrite known.txt")
 // record is what MONITOR prints on a real server while f runs, until a command with the word end.
 func record(t *testing.T, addr string, f func()) string {
 	t.Helper()
-	c, err := redis.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(redis.Dial("tcp", addr))(t)
 	defer c.Close()
-	if _, err := c.Do("MONITOR"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Do("MONITOR"))(t)
 	got := make(chan string, 1)
 	go func() {
 		var b strings.Builder
@@ -47,9 +43,7 @@ func record(t *testing.T, addr string, f func()) string {
 		}
 	}()
 	f()
-	if _, err := realredis.Ask(addr, "ECHO", "the end"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(realredis.Ask(addr, "ECHO", "the end"))(t)
 	return <-got
 }
 
@@ -110,9 +104,7 @@ func TestKnown(t *testing.T) {
 		fmt.Fprintf(&text, "%s | %s\n", s.name, strings.Join(slices.Sorted(maps.Keys(does)), " | "))
 	}
 	if *update {
-		if err := os.WriteFile("known.txt", []byte(text.String()), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile("known.txt", []byte(text.String()), 0o666))
 	} else if text.String() != knownText {
 		t.Errorf("go test ./cmd/setnxlock/internal/monitor -run Known -update\n%s", text.String())
 	}

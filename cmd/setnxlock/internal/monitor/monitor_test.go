@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // The published GETSET lock, as it breaks: C1 is late, C2 takes over, C1's DEL removes C2's lock, and C3 takes it too.
@@ -23,10 +24,7 @@ const classic = `OK
 `
 
 func TestRead(t *testing.T) {
-	log, err := Read(classic, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(Read(classic, Options{}))(t)
 	tr := log.Trace
 	if v := tr.Verdict; v.Violated != "exclusion" || v.Step != 8 || tr.Events[7].Violation.Text != "C2 and C3 both hold the lock" {
 		t.Errorf("%+v", v)
@@ -57,9 +55,7 @@ func TestRead(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	var b bytes.Buffer
-	if err := tr.WriteJSON(&b); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tr.WriteJSON(&b))
 	if _, err := race.ReadTrace(&b); err != nil {
 		t.Errorf("it is no trace: %v", err)
 	}
@@ -67,7 +63,7 @@ func TestRead(t *testing.T) {
 
 // A release over another connection of the same pool is the holder's, if it knows the token.
 func TestPooled(t *testing.T) {
-	log, err := Read(`1700000000.000000 [2 10.0.0.1:1] "set" "l" "94213c24e0f911f0a9d30242ac120002" "NX" "PX" "30000"
+	log := must.Get(Read(`1700000000.000000 [2 10.0.0.1:1] "set" "l" "94213c24e0f911f0a9d30242ac120002" "NX" "PX" "30000"
 1700000001.000000 [2 10.0.0.1:2] "evalsha" "a42059b356c875f0717db19a51f6aaca9ae659ea" "1" "l" "94213c24e0f911f0a9d30242ac120002"
 1700000001.000010 [2 lua] "get" "l"
 1700000001.000020 [2 lua] "del" "l"
@@ -76,10 +72,7 @@ func TestPooled(t *testing.T) {
 1700000004.000000 [2 10.0.0.1:3] "watch" "l"
 1700000004.000100 [2 10.0.0.1:3] "multi"
 1700000004.000200 [2 10.0.0.1:3] "exec"
-`, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+`, Options{}))(t)
 	if v := log.Trace.Verdict; v.Violated != "" || len(log.Follows) != 2 || log.Follows[0].Address != "10.0.0.1:1, 10.0.0.1:2" {
 		t.Errorf("%+v, %+v", v, log.Follows)
 	}
@@ -120,9 +113,7 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		var b bytes.Buffer
-		if err := log.Trace.WriteJSON(&b); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, log.Trace.WriteJSON(&b))
 		if _, err := race.ReadTrace(&b); err != nil {
 			t.Errorf("%q: %v", text, err)
 		}

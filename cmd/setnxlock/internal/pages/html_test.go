@@ -6,14 +6,13 @@ import (
 	"testing"
 
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // What the page needs stays small: the trace should be the most of it.
 func TestHTMLSize(t *testing.T) {
 	var b bytes.Buffer
-	if err := HTML(&b, race.Trace{Clients: []race.Client{{Name: "C1"}}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, HTML(&b, race.Trace{Clients: []race.Client{{Name: "C1"}}}))
 	if b.Len() > 40<<10 {
 		t.Errorf("an empty page has %d bytes", b.Len())
 	}
@@ -28,9 +27,7 @@ func TestHTMLEscapes(t *testing.T) {
 	tr.Argument.Let = []string{evil}
 	tr.Events[0].Note, tr.Events[0].Why, tr.Events[0].Server.Value = evil, evil, evil
 	var b bytes.Buffer
-	if err := HTML(&b, tr); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, HTML(&b, tr))
 	if s := b.String(); strings.Contains(s, "<img") || strings.Contains(s, `href="javascript`) {
 		t.Error("markup of a trace's is in the page")
 	}
@@ -40,9 +37,7 @@ func TestHTMLEscapes(t *testing.T) {
 func TestHTMLData(t *testing.T) {
 	for name, tr := range savedTraces(t) {
 		var page, want bytes.Buffer
-		if err := HTML(&page, tr); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, HTML(&page, tr))
 		_, rest, _ := strings.Cut(page.String(), `<script type="application/json" id="trace">`)
 		data, _, _ := strings.Cut(rest, "</script>")
 		got, err := race.ReadTrace(strings.NewReader(data))
@@ -50,12 +45,8 @@ func TestHTMLData(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		var again bytes.Buffer
-		if err := got.WriteJSON(&again); err != nil {
-			t.Fatal(err)
-		}
-		if err := tr.WriteJSON(&want); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, got.WriteJSON(&again))
+		must.Do(t, tr.WriteJSON(&want))
 		if again.String() != want.String() {
 			t.Errorf("%s: the page holds another trace", name)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 var rect = regexp.MustCompile(`<rect class="([^"]+)" x="([0-9.]+)" y="[0-9.]+" width="([0-9.]+)"`)
@@ -85,10 +86,7 @@ func TestPictures(t *testing.T) {
 // A write that arrives after its connection was given up is in the network's lane, from when it was
 // sent to when it arrives.
 func TestPictureOfALateWrite(t *testing.T) {
-	trace, err := race.ReplaySchedule("getset:classic 2.4 2x2 : C1.delay C2 C2 C2 C1.arrive C2", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	trace := must.Get(race.ReplaySchedule("getset:classic 2.4 2x2 : C1.delay C2 C2 C2 C1.arrive C2", nil))(t)
 	p := &drawing{t: trace}
 	p.scale()
 	svg := Picture(trace)
@@ -105,10 +103,7 @@ func TestNamesOfBreaksAreReadable(t *testing.T) {
 	label := regexp.MustCompile(`<text class="small( red)?" x="([0-9.]+)" y="([0-9.]+)">([^<]*)<`)
 	breaks := 0
 	traces := savedTraces(t)
-	classic, err := race.ReplaySchedule("getset:classic 2.4 2x3 check=exclusion : C1 C1 +10s +1ms C2 C2 C2 C1 C1", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	classic := must.Get(race.ReplaySchedule("getset:classic 2.4 2x3 check=exclusion : C1 C1 +10s +1ms C2 C2 C2 C1 C1", nil))(t)
 	traces["values in two lines"] = classic
 	for name, trace := range traces {
 		type text struct {

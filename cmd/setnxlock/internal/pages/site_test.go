@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // A site has a page and a JSON file for each race, and each link of it leads to one of its files.
@@ -24,19 +25,13 @@ func TestSite(t *testing.T) {
 	rows, _, _ := strings.Cut(before, "\n## getset:classic\n")
 	lock, _, _ := strings.Cut(locks, "\n## ")
 	guarantees := rows + "\n## tx:guarded\n" + regexp.MustCompile(` \(\[.*?\]\(.*?\)\)`).ReplaceAllString(lock, "")
-	err := Site(dir, "", guarantees, []Page{
+	must.Do(t, Site(dir, "", guarantees, []Page{
 		{Trace: all["paused-holder"]},
 		{Trace: all["lost-reply"], Starred: true, Order: 12},
 		{Trace: all["double-takeover"], Starred: true, Order: 2, Survives: &survives},
 		{Trace: all["release-after-expiry"], Starred: true, Order: 9},
-	}, Question{File: "asked.html", Title: "Asked", Says: "Ask", Body: "<p>It.</p>\n", Script: "'use strict'"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, Question{File: "asked.html", Title: "Asked", Says: "Ask", Body: "<p>It.</p>\n", Script: "'use strict'"}))
+	files := must.Get(filepath.Glob(filepath.Join(dir, "*")))(t)
 	var got []string
 	for _, file := range files {
 		got = append(got, filepath.Base(file))
@@ -53,10 +48,7 @@ func TestSite(t *testing.T) {
 	}
 	links := 0
 	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(file))(t)
 		if strings.HasSuffix(file, ".json") {
 			if _, err := race.ReadTrace(bytes.NewReader(b)); err != nil {
 				t.Errorf("%s: %v", file, err)
@@ -76,10 +68,7 @@ func TestSite(t *testing.T) {
 	if links < 15 {
 		t.Errorf("%d links", links)
 	}
-	index, err := os.ReadFile(filepath.Join(dir, "index.html"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	index := must.Get(os.ReadFile(filepath.Join(dir, "index.html")))(t)
 	at := -1
 	// In the order of teaching.
 	for _, name := range []string{"double-takeover", "release-after-expiry", "lost-reply", "paused-holder"} {
@@ -115,13 +104,8 @@ func TestLinkToTheWorkbench(t *testing.T) {
 		if tr.Schedule == "" {
 			continue
 		}
-		if err := Site(dir, "workbench.html", Stored, []Page{{Trace: tr}}); err != nil {
-			t.Fatal(err)
-		}
-		b, err := os.ReadFile(filepath.Join(dir, slug(tr.Scenario)+".html"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, Site(dir, "workbench.html", Stored, []Page{{Trace: tr}}))
+		b := must.Get(os.ReadFile(filepath.Join(dir, slug(tr.Scenario)+".html")))(t)
 		head, _, _ := strings.Cut(tr.Schedule, " :")
 		links := regexp.MustCompile(`<a href="workbench\.html#(.*?)"`).FindAllStringSubmatch(string(b), -1)
 		for i, want := range []string{head + " :", tr.Schedule} { // from the beginning, and from the end

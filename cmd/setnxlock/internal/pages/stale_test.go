@@ -16,6 +16,7 @@ import (
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/pages"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 var updateGuarantees = flag.Bool("update-guarantees", false, "write guarantees.md anew")
@@ -29,10 +30,7 @@ func TestLongGuaranteesAreNotStale(t *testing.T) {
 	}
 	// As the command does: most of what is allocated is short-lived.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
-	m, err := race.Guarantees(context.Background(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(race.Guarantees(context.Background(), nil))(t)
 	for _, c := range m.Cells {
 		if c.Bound != "" {
 			t.Errorf("%s on %s, %s, %d clients: no room for all states: nothing is proved", c.Algorithm, c.Server, c.Fault, c.Clients)
@@ -40,16 +38,11 @@ func TestLongGuaranteesAreNotStale(t *testing.T) {
 	}
 	const file = "guarantees.md" // docs and the site show it
 	now := pages.Guarantees(m)
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	doc, clocks, _ := strings.Cut(string(text), clocksSection) // computed, and compared, by cmd/setnxlock/internal/mixing
 	if *updateGuarantees {
 		doc = now
-		if err := os.WriteFile(file, []byte(now+clocksSection+clocks), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(now+clocksSection+clocks), 0o644))
 	}
 	if doc == now {
 		return

@@ -11,14 +11,12 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 func stored(t *testing.T) tables {
 	t.Helper()
-	g, err := readTables(Stored)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(readTables(Stored))(t)
 	return g
 }
 
@@ -105,10 +103,7 @@ func TestDocsAreNotStale(t *testing.T) {
 		"comparison.md": {"verdicts": g.compared()},
 	} {
 		name := filepath.Join("../../../../docs", page)
-		b, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(name))(t)
 		text := string(b)
 		for what, now := range tables {
 			begin := "<!-- " + what + ": go test ./cmd/setnxlock/internal/pages -run Docs -update -->\n"
@@ -125,9 +120,7 @@ func TestDocsAreNotStale(t *testing.T) {
 			text = before + begin + now + end + after
 		}
 		if *update {
-			if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(name, []byte(text), 0o644))
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // run is one run with a lock that is obtained after a second and held for a minute.
@@ -21,17 +22,12 @@ func run(t *testing.T, name, lock string, status int, events ...compat.Event) {
 	for _, e := range events {
 		f.Observe(e)
 	}
-	if err := f.Close(status); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.Close(status))
 }
 
 func text(t *testing.T, name string) string {
 	t.Helper()
-	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(name))(t)
 	return regexp.MustCompile(`(ended_timestamp_seconds\{.*\}) .*`).ReplaceAllString(string(b), "$1 NOW")
 }
 
@@ -114,9 +110,7 @@ func TestSeenAtOnce(t *testing.T) {
 	if waits.MatchString(text(t, name)) {
 		t.Error("it says that a run waits")
 	}
-	if err := f.Close(0); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.Close(0))
 }
 
 // Runs at the same time lose nothing of each other's, and a reader never sees half a file.
@@ -153,9 +147,7 @@ func TestTurns(t *testing.T) {
 func TestForeignFile(t *testing.T) {
 	for _, foreign := range []string{"root:x:0:0::/root:/bin/sh\n", "node_load1{} 1\n", "setnxlock_held{lock=\"a\"} many\n", "# HELP other x\n"} {
 		name := filepath.Join(t.TempDir(), "passwd")
-		if err := os.WriteFile(name, []byte(foreign), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(name, []byte(foreign), 0o644))
 		if err := Open(name, "report").Close(0); !errors.Is(err, ErrForeign) {
 			t.Errorf("%q: %v", foreign, err)
 		}
@@ -174,9 +166,7 @@ func TestNothingIsForgotten(t *testing.T) {
 	if err := f.write(); err == nil {
 		t.Error("it wrote into nothing")
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(dir, 0o755))
 	if err := f.Close(0); err != nil || !strings.Contains(text(t, name), `setnxlock_acquisitions_total{lock="report",how="free"} 1`) {
 		t.Errorf("%v:\n%s", err, text(t, name))
 	}

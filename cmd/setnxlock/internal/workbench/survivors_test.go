@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // What each line of the survivors says is so: the schedules hold, and part where it is said.
@@ -13,10 +14,7 @@ func TestSurvivors(t *testing.T) {
 	if err != nil || len(list) < 3 {
 		t.Fatal(list, err)
 	}
-	was, err := race.ReplaySchedule(broken, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	was := must.Get(race.ReplaySchedule(broken, nil))(t)
 	for _, f := range list {
 		is, err := race.ReplaySchedule(f.Schedule, nil)
 		if err != nil {

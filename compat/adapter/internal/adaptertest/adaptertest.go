@@ -23,6 +23,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -83,10 +84,7 @@ func servers(t *testing.T) map[string]string {
 
 func get(t testing.TB, s compat.Source) redis.Conn {
 	t.Helper()
-	c, err := s.Get(context.Background(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(s.Get(context.Background(), "k"))(t)
 	return c
 }
 
@@ -94,10 +92,7 @@ func version(t testing.TB, s compat.Source) string {
 	t.Helper()
 	c := get(t, s)
 	defer c.Close()
-	text, err := redis.String(c.Do("INFO"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(redis.String(c.Do("INFO")))(t)
 	_, after, _ := strings.Cut(text, "redis_version:")
 	v, _, _ := strings.Cut(after, "\n")
 	return strings.TrimSpace(v)
@@ -107,10 +102,7 @@ func version(t testing.TB, s compat.Source) string {
 func RESP3(t *testing.T, open Open) {
 	s, ctx := open(t, realredis.Start(t), 4), context.Background()
 	readers, writers := compat.NewOn(s, rwlock.Read{}, compat.Options{}), compat.NewOn(s, rwlock.Write{}, compat.Options{})
-	first, err := readers.TryLock(ctx, "rw", time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(readers.TryLock(ctx, "rw", time.Minute))(t)
 	if _, err := readers.TryLock(ctx, "rw", time.Minute); err != nil {
 		t.Errorf("a second reader: %v", err)
 	}
@@ -165,13 +157,9 @@ func Connections(t *testing.T, open Open) {
 		defer a.Close()
 		defer b.Close()
 		for _, c := range []redis.Conn{a, b} {
-			if _, err := c.Do("WATCH", "k"); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(c.Do("WATCH", "k"))(t)
 		}
-		if _, err := b.Do("SET", "k", "b"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.Do("SET", "k", "b"))(t)
 		a.Send("MULTI")         //nolint:errcheck // Do tells
 		a.Send("SET", "k", "a") //nolint:errcheck
 		if r, err := a.Do("EXEC"); err != nil || r != nil {
@@ -181,9 +169,7 @@ func Connections(t *testing.T, open Open) {
 	t.Run("broken by a context", func(t *testing.T) {
 		s := open(t, realredis.Start(t), 1)
 		c := get(t, s)
-		if _, err := c.Do("MULTI"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Do("MULTI"))(t)
 		done, cancel := context.WithCancel(context.Background())
 		cancel()
 		if _, err := redis.DoContext(c, done, "PING"); !errors.Is(err, context.Canceled) || c.Err() == nil {
@@ -199,9 +185,7 @@ func Connections(t *testing.T, open Open) {
 	t.Run("returned in MULTI", func(t *testing.T) {
 		s := open(t, realredis.Start(t), 1)
 		c := get(t, s)
-		if _, err := c.Do("MULTI"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Do("MULTI"))(t)
 		c.Close()
 		c = get(t, s)
 		defer c.Close()
@@ -213,9 +197,7 @@ func Connections(t *testing.T, open Open) {
 		server := realredis.Run(t)
 		s := open(t, server.Addr, 1)
 		c := get(t, s)
-		if _, err := c.Do("PING"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Do("PING"))(t)
 		server.Stop()
 		_, err := redis.DoWithTimeout(c, 50*time.Millisecond, "INCR", "n")
 		if !errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) || c.Err() == nil || protocol.OutcomeOf(err) != protocol.Unknown {
@@ -284,9 +266,7 @@ func Connections(t *testing.T, open Open) {
 		server := realredis.Run(t)
 		s := open(t, server.Addr, 1)
 		c := get(t, s)
-		if _, err := c.Do("PING"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Do("PING"))(t)
 		server.Kill()
 		if _, err := c.Do("INCR", "n"); err == nil || protocol.OutcomeOf(err) != protocol.Unknown {
 			t.Errorf("INCR over a connection that broke: %v", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -159,10 +160,7 @@ var redisson = client{
 
 func (c client) format(t testing.TB) dialect.Format {
 	t.Helper()
-	f, err := dialect.Lookup(c.dialect)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(dialect.Lookup(c.dialect))(t)
 	return f
 }
 
@@ -196,10 +194,7 @@ func (c client) algorithms(t testing.TB) []algorithm {
 	t.Helper()
 	f := c.format(t)
 	if !f.Kind.Timed() {
-		fleet, err := txlock.Named(c.dialect)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fleet := must.Get(txlock.Named(c.dialect))(t)
 		list := []algorithm{{name: "txlock.Fleet", new: func(time.Duration) protocol.Algorithm { return fleet }}}
 		switch { // clients that only ask whether the key is there can't tell our locks apart
 		case f.Signal != "", c.slow:
@@ -220,10 +215,7 @@ func (c client) algorithms(t testing.TB) []algorithm {
 		}
 		return list
 	}
-	d, err := getsetlock.Named(c.dialect)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(getsetlock.Named(c.dialect))(t)
 	o := getsetlock.Options{Dialect: d}
 	list := []algorithm{
 		{name: "getsetlock.Guarded", new: func(time.Duration) protocol.Algorithm { return getsetlock.Guarded{Options: o} }},
@@ -277,10 +269,7 @@ func (c client) compile(t testing.TB, dir, driver string) {
 // command returns the driver's command without its arguments.
 func (c client) command(t testing.TB) *exec.Cmd {
 	t.Helper()
-	dir, err := filepath.Abs(filepath.Join(clientsDir, c.name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(filepath.Abs(filepath.Join(clientsDir, c.name)))(t)
 	driver := filepath.Join("drivers", c.driver)
 	switch filepath.Ext(c.driver) {
 	case "":

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // stepLimit is how long an immediate reaction may take on a busy machine.
@@ -41,13 +43,8 @@ func (c client) start(t testing.TB, addr string, lease time.Duration) *process {
 	if p.in, err = cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
 	go func() {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			p.answers <- lines.Text()

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // A gate is a proxy between one client and its server. It sees each command that the client sends
@@ -28,10 +30,7 @@ type gate struct {
 
 func newGate(t testing.TB, server, key string) *gate {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	g := &gate{t: t, addr: l.Addr().String(), key: key, seen: map[string]int{}, held: map[string]chan bool{}, change: make(chan struct{})}
 	var all sync.WaitGroup
 	all.Go(func() {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/history"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // A monitor records the commands that a server runs, in order.
@@ -24,13 +25,8 @@ const enough = "interop:enough" // a read of this key ends the record
 
 func watch(t testing.TB, addr string) *monitor {
 	t.Helper()
-	conn, err := redis.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Do("MONITOR"); err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(redis.Dial("tcp", addr))(t)
+	must.Get(conn.Do("MONITOR"))(t)
 	m := &monitor{conn: conn, addr: addr, lines: make(chan []string, 1)}
 	t.Cleanup(func() { conn.Close() })
 	go func() {
@@ -50,14 +46,9 @@ func watch(t testing.TB, addr string) *monitor {
 // stop returns the record.
 func (m *monitor) stop(t testing.TB) []string {
 	t.Helper()
-	conn, err := redis.Dial("tcp", m.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(redis.Dial("tcp", m.addr))(t)
 	defer conn.Close()
-	if _, err := conn.Do("EXISTS", enough); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Do("EXISTS", enough))(t)
 	select {
 	case lines := <-m.lines:
 		return lines

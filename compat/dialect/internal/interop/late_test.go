@@ -14,6 +14,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -58,10 +59,7 @@ func (c client) recognised(t *testing.T) {
 	p.acquire()
 	now := time.Now()
 	value := s.value(t)
-	left, err := redis.Int64(s.conn.Do("PTTL", s.key))
-	if err != nil {
-		t.Fatal(err)
-	}
+	left := must.Get(redis.Int64(s.conn.Do("PTTL", s.key)))(t)
 	if (left >= 0) != (f.TTL != dialect.TTLNone) {
 		t.Errorf("the key's TTL is %d ms, its Format says %q", left, f.TTL)
 	}
@@ -120,10 +118,7 @@ func (c client) overtaken(t *testing.T) {
 	p := c.start(t, addr, long)
 	for _, a := range c.algorithms(t) {
 		s := us(t, addr, c, a, long)
-		mine, err := s.a.Acquire(s.conn, time.Now(), s.key, c.lease)
-		if err != nil {
-			t.Fatal(err)
-		}
+		mine := must.Get(s.a.Acquire(s.conn, time.Now(), s.key, c.lease))(t)
 		p.acquire()
 		theirs := s.value(t)
 		if _, err := s.conn.Run(s.a.Release(mine)); !errors.Is(err, compat.ErrLost) {
@@ -331,9 +326,7 @@ func (c client) readsMissingKey(t *testing.T, s side) (*gate, *process) {
 	if answer := g.await(p, "GET", 1); answer != "" {
 		t.Fatalf("we hold the lock, and they say %q", answer)
 	}
-	if err := l.Release(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Release(context.Background()))
 	return g, p
 }
 

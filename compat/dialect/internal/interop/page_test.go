@@ -12,6 +12,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 var page = filepath.Join("..", "..", "..", "..", "docs", "interop.md")
@@ -51,23 +52,15 @@ func (s *results) write(t *testing.T) {
 			rows = append(rows, r)
 		}
 	}
-	if err := os.WriteFile(page, []byte(render(rows, version(t), s.alone)), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(page, []byte(render(rows, version(t), s.alone)), 0o644))
 }
 
 // version returns the server's version.
 func version(t testing.TB) string {
 	t.Helper()
-	conn, err := redis.Dial("tcp", realredis.Start(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(redis.Dial("tcp", realredis.Start(t)))(t)
 	defer conn.Close()
-	info, err := redis.String(conn.Do("INFO", "server"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(redis.String(conn.Do("INFO", "server")))(t)
 	_, rest, _ := strings.Cut(info, "redis_version:")
 	v, _, _ := strings.Cut(rest, "\r\n")
 	return v
@@ -244,10 +237,7 @@ func (c client) dangers() []string {
 
 // The page has the current clients and algorithms: a new one needs a run of make interop.
 func TestPageIsCurrent(t *testing.T) {
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(page))(t)
 	var want, got []string
 	for _, c := range clients {
 		for _, a := range c.algorithms(t) {

@@ -13,6 +13,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -23,23 +24,14 @@ func TestInteropRedisson(t *testing.T) {
 	redisson.needs(t)
 	s := realredis.Run(t)
 	p := redisson.start(t, s.Addr, long)
-	conn, err := redis.Dial("tcp", s.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(redis.Dial("tcp", s.Addr))(t)
 	defer conn.Close()
 	pool := &redis.Pool{MaxIdle: 1, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", s.Addr) }}
 	defer pool.Close()
 
 	p.acquire()
-	fields, err := redis.StringMap(conn.Do("HGETALL", "report"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	left, err := redis.Int64(conn.Do("PTTL", "report"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fields := must.Get(redis.StringMap(conn.Do("HGETALL", "report")))(t)
+	left := must.Get(redis.Int64(conn.Do("PTTL", "report")))(t)
 	found := dialect.RecogniseHash("report", fields, time.Duration(left)*time.Millisecond, time.Now())
 	if len(found) != 1 || found[0].Formats()[0] != dialect.Redisson || found[0].Status != dialect.Alive || found[0].Wrong != nil {
 		t.Errorf("%v with a TTL of %d ms is recognised as %+v, want Redisson's, alive", fields, left, found)
@@ -54,10 +46,7 @@ func TestInteropRedisson(t *testing.T) {
 		t.Errorf("Redisson says %q: we did not leave its lock alone", got)
 	}
 
-	l, err := compat.New(pool, setlock.Lua{}, compat.Options{}).TryLock(context.Background(), "report", long)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(compat.New(pool, setlock.Lua{}, compat.Options{}).TryLock(context.Background(), "report", long))(t)
 	if got := p.do("acquire"); !strings.HasPrefix(got, "threw ") || !strings.Contains(got, "WRONGTYPE") {
 		t.Errorf("Redisson at our lock says %q, want its exception", got)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -37,10 +38,7 @@ func report(t *testing.T, names ...string) []client {
 // guarded is our Guarded in one client's dialect on another client's key.
 func guarded(t testing.TB, addr, name, key string) side {
 	t.Helper()
-	d, err := getsetlock.Named(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(getsetlock.Named(name))(t)
 	c := client{dialect: name}
 	s := us(t, addr, c, algorithm{new: func(time.Duration) protocol.Algorithm {
 		return getsetlock.Guarded{Options: getsetlock.Options{Dialect: d}}
@@ -159,10 +157,7 @@ func TestInteropReportTTLTaken(t *testing.T) {
 	s := guarded(t, addr, "npm-redis-lock-0.0", "lock.report")
 	token := s.value(t)
 	for _, name := range []string{"npm-redis-lock-0.0", "redis-docs", "redis-py-2.9", "jedis-lock", "redis-mutex", "node-resque"} {
-		d, err := getsetlock.Named(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(getsetlock.Named(name))(t)
 		o := getsetlock.Options{Dialect: d}
 		for _, a := range []protocol.Algorithm{getsetlock.Guarded{Options: o}, getsetlock.Classic{Options: o}, getsetlock.Patient{Options: o, Lease: long}} {
 			_, err := a.Acquire(s.conn, time.Now(), s.key, long)
@@ -192,10 +187,7 @@ func TestInteropReportTTLTaken(t *testing.T) {
 func TestInteropReportClocks(t *testing.T) {
 	c := report(t, "retools")[0]
 	addr := realredis.Start(t)
-	d, err := getsetlock.Named(c.dialect)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(getsetlock.Named(c.dialect))(t)
 	fast := clock.NewMock()
 	fast.Set(time.Now().Add(time.Hour))
 	pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
@@ -249,10 +241,7 @@ func TestReportFailedTakeoverLeavesNoTrace(t *testing.T) {
 func TestReportRepairAfterRelease(t *testing.T) {
 	for _, version := range []string{"2.2", "2.4", "2.6", "7.0"} {
 		for _, next := range []string{"", "0b2d0a1e-3f44-4e2e-8f0a-0123456789ab"} {
-			fleet, err := txlock.Named("redis-in-action")
-			if err != nil {
-				t.Fatal(err)
-			}
+			fleet := must.Get(txlock.Named("redis-in-action"))(t)
 			s := oldredis.Run(t, version)
 			c := protocol.NewConn(s.Dial())
 			c.Do("SET", "k", "fb2d0a1e-3f44-4e2e-8f0a-0123456789ab") //nolint:errcheck
@@ -277,10 +266,7 @@ func TestReportRepairAfterRelease(t *testing.T) {
 // kenn/redis-mutex#5: waiters that could not get the lock kept writing their timestamps to it, so
 // nobody ever got it. Our waiters write nothing; when the lock expires, the first to ask gets it.
 func TestReportPhantomStarvation(t *testing.T) {
-	d, err := getsetlock.Named("redis-mutex")
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(getsetlock.Named("redis-mutex"))(t)
 	s := oldredis.Run(t, "2.2")
 	c := s.Dial()
 	value := d.Format(s.Now().Add(time.Minute), nil)

@@ -14,6 +14,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 const (
@@ -101,15 +102,10 @@ func (s side) dead(t testing.TB, c client, left time.Duration) {
 	t.Helper()
 	args := []any{s.key, "dead", "PX", left.Milliseconds()}
 	if c.format(t).Kind.Timed() {
-		d, err := getsetlock.Named(c.dialect)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(getsetlock.Named(c.dialect))(t)
 		args = []any{s.key, d.Format(time.Now().Add(left-d.Plus), nil)}
 	}
-	if _, err := s.conn.Do("SET", args...); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.conn.Do("SET", args...))(t)
 }
 
 // sections makes four processes of theirs and four goroutines of ours run critical sections that

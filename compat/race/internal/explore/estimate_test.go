@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // Once half of the states are found, it is known roughly how many there are.
@@ -19,10 +20,7 @@ func TestHowManyAreLeft(t *testing.T) {
 	} {
 		var seen []plan.Stats
 		c.Progress = func(s plan.Stats) { seen = append(seen, s) }
-		r, err := Explore(context.Background(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(Explore(context.Background(), c))(t)
 		if s := seen[0]; s.Left != -1 {
 			t.Errorf("%s: %d states are left from the first", plan.Line(c), s.Left)
 		}

@@ -7,6 +7,8 @@ package explore
 import (
 	"context"
 	"testing"
+
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // The lock that this library chooses by default holds all it promises, but for
@@ -16,9 +18,7 @@ func TestDefaultHolds(t *testing.T) {
 	for _, x := range FaultsOf("tx:renamed") {
 		c := Cell{Algorithm: "tx:renamed", Server: "2.4", Fault: x.Name, Clients: 2}
 		var f filler
-		if err := f.fill(context.Background(), &c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.fill(context.Background(), &c))
 		if !c.Holds() && !unavoidable[x.Name] {
 			t.Errorf("tx:renamed under %q: %+v", x.Name, c.Breaks)
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // A lock on a pinned connection promises what the same lock promises without
@@ -28,12 +29,8 @@ func pinnedPromisesTheSame(t *testing.T, rest bool) {
 				for _, server := range servers {
 					a := &Cell{Algorithm: name, Server: server, Fault: x.Name, Clients: 2}
 					b := &Cell{Algorithm: name + "/pinned", Server: server, Fault: x.Name, Clients: 2}
-					if err := plain.fill(t.Context(), a); err != nil {
-						t.Fatal(err)
-					}
-					if err := pinned.fill(t.Context(), b); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, plain.fill(t.Context(), a))
+					must.Do(t, pinned.fill(t.Context(), b))
 					if breaks := invariants(a); a.Refused != b.Refused || a.Bound+b.Bound != "" || !slices.Equal(breaks, invariants(b)) {
 						t.Errorf("on %s, %s: breaks %q, pinned %q; refused %q, pinned %q", server, x.Name, breaks, invariants(b), a.Refused, b.Refused)
 					}

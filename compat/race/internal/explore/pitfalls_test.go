@@ -10,6 +10,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
 	"github.com/setnxlock/setnxlock/compat/race/internal/search"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -116,13 +117,9 @@ func proofsCarryOver(t *testing.T, fault string) {
 	f := filler{archive: search.NewArchive()}
 	for _, v := range []string{"2.2", "2.4", "2.6", "2.6.12", "2.8", "7.0"} {
 		c := Cell{Algorithm: "tx:classic/published", Server: v, Fault: fault, Clients: 2}
-		if err := f.fill(context.Background(), &c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.fill(context.Background(), &c))
 		own := Cell{Algorithm: "tx:classic/published", Server: v, Fault: fault, Clients: 2}
-		if err := new(filler).fill(context.Background(), &own); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, new(filler).fill(context.Background(), &own))
 		if c.States != own.States || fmt.Sprint(c.Breaks) != fmt.Sprint(own.Breaks) {
 			t.Errorf("%s on %s: %d states %v\nby itself: %d states %v", fault, v, c.States, c.Breaks, own.States, own.Breaks)
 		}

@@ -13,16 +13,14 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race/internal/live"
 	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
 	"github.com/setnxlock/setnxlock/compat/race/internal/search"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // explored explores c and fails if there was no room.
 func explored(t testing.TB, c plan.Config) search.Result {
 	t.Helper()
 	c.Locks = plan.Broken()
-	r, err := Explore(context.Background(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(Explore(context.Background(), c))(t)
 	if r.Verdict == search.BoundReached {
 		t.Fatalf("no room for more %s", r.Bound)
 	}

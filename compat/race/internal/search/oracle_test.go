@@ -12,6 +12,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race/internal/judge"
 	"github.com/setnxlock/setnxlock/compat/race/internal/live"
 	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // walker explores by replaying every schedule from the beginning, on live
@@ -312,20 +313,12 @@ func oracle(t *testing.T, rest bool) {
 		t.Run(plan.Line(c), func(t *testing.T) {
 			t.Parallel()
 			c.NoSymmetry, c.Locks = true, plan.Broken()
-			full, err := plan.Complete(c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			full := must.Get(plan.Complete(c))(t)
 			full.KeepHistory = true
-			x, err := newSearch(full, NewRuns(full), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			x := must.Get(newSearch(full, NewRuns(full), nil))(t)
 			defer x.close()
 			x.tally, x.exact = map[judge.BreachKind]int{}, map[state]bool{}
-			if _, err := x.explore(context.Background()); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(x.explore(context.Background()))(t)
 			k := &walker{t: t, c: full, seen: map[string]bool{}, breaks: map[judge.BreachKind]int{}, trans: x.trans}
 			k.walk()
 			if len(k.seen) != len(x.links) || k.transitions != x.transitions || !maps.Equal(k.breaks, x.tally) {

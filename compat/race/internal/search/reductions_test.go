@@ -7,6 +7,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // searched searches c to its end and returns the search.
@@ -19,10 +20,7 @@ func searched(t *testing.T, c plan.Config, change func(*search)) *search {
 func searchedWith(t *testing.T, c plan.Config, keepHistory bool, change func(*search)) *search {
 	t.Helper()
 	c.Locks = plan.Broken()
-	full, err := plan.Complete(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	full := must.Get(plan.Complete(c))(t)
 	full.KeepHistory = keepHistory
 	for _, relearn := range []bool{false, true} {
 		rs := NewRuns(full)
@@ -175,14 +173,8 @@ func TestSymmetryHasOneStateOfEach(t *testing.T) {
 // A look at a key with a timestamp reads the time it is given: the search finds out that it
 // was wrong to take it to ignore that.
 func TestDeafness(t *testing.T) {
-	full, err := plan.Complete(plan.Config{Algorithm: "getset:classic", Ticks: 3, Poll: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	x, err := newSearch(full, NewRuns(full), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	full := must.Get(plan.Complete(plan.Config{Algorithm: "getset:classic", Ticks: 3, Poll: true}))(t)
+	x := must.Get(newSearch(full, NewRuns(full), nil))(t)
 	defer x.close()
 	if !caught(func() { x.explore(context.Background()) }) { //nolint:errcheck
 		t.Error("it was not")

@@ -7,6 +7,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 var someWaits = []string{"LPUSH " + protocol.Aux(plan.DefaultKey, "waiters") + " waiter"}
@@ -28,21 +29,13 @@ func TestLongSearch(t *testing.T) {
 func TestArchiveKeepsAnswers(t *testing.T) {
 	a := NewArchive()
 	of := func(server string) *plan.Setup {
-		full, err := plan.Complete(plan.Config{Algorithm: "tx:classic/published", Server: server, Ticks: 3, Each: true,
-			Faults: plan.Faults{Unreaped: true, Late: -1}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		full := must.Get(plan.Complete(plan.Config{Algorithm: "tx:classic/published", Server: server, Ticks: 3, Each: true,
+			Faults: plan.Faults{Unreaped: true, Late: -1}}))(t)
 		return full
 	}
 	c := of("2.2")
-	p, err := Prove(t.Context(), c, NewRuns(c), a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.HoldsOn(of("2.4"), a); err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(Prove(t.Context(), c, NewRuns(c), a))(t)
+	must.Get(p.HoldsOn(of("2.4"), a))(t)
 	if s := a.shelves["2.4 "+plan.DefaultKey]; s == nil || len(s.answers) == 0 {
 		t.Error("nothing was kept of what 2.4 did")
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // One worker and many find the same: states, transitions, breaches, ways to them, and what they
@@ -39,10 +40,7 @@ func workersFindTheSame(t *testing.T, rest bool) {
 		var first []Way
 		for _, workers := range []int{1, 2, 7} {
 			c.Workers = workers
-			full, err := plan.Complete(c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			full := must.Get(plan.Complete(c))(t)
 			r, ways, err := Find(context.Background(), full, NewRuns(full))
 			if err != nil {
 				t.Fatal(err)

@@ -53,9 +53,18 @@ func (r *run) take(c *client, value string, lease time.Duration) {
 	}
 }
 
-// believe notes what a client learns from an answer, and says it. held is who held the lock before. known: the command is one
-// that locks are known to send.
-func (r *run) believe(c *client, args []string, answer any, held *client, watched, script bool) (says string, known bool) {
+// An executed is a command of a client's, and what is known of it.
+type executed struct {
+	args    []string
+	answer  any
+	held    *client // who held the lock before
+	watched bool    // the client watches the key
+	script  bool    // it ran in one
+}
+
+// believe notes what a client learns from an answer, and says it. known: the command is one that locks are known to send.
+func (r *run) believe(c *client, e executed) (says string, known bool) {
+	args, answer := e.args, e.answer
 	name := strings.ToUpper(args[0])
 	on := len(args) > 1 && args[1] == r.key
 	one := answer == int64(1)
@@ -70,9 +79,9 @@ func (r *run) believe(c *client, args []string, answer any, held *client, watche
 	case name == "GET" && on:
 		return c.name + " looks at the key", true
 	case name == "SETNX" && on && len(args) > 2, name == "RENAMENX" && len(args) == 3 && args[2] == r.key, name == "MSETNX" && on && len(args) > 2:
-		c.does(script, "takes it with "+name)
+		c.does(e.script, "takes it with "+name)
 		if !one {
-			return r.refused(c, held), true
+			return r.refused(c, e.held), true
 		}
 		value := ""
 		if name != "RENAMENX" {
@@ -81,16 +90,16 @@ func (r *run) believe(c *client, args []string, answer any, held *client, watche
 		r.take(c, value, 0)
 		return c.name + " takes the lock: the key was free", true
 	case name == "SET" && on && len(args) > 2, (name == "SETEX" || name == "PSETEX") && on && len(args) == 4:
-		return r.sets(c, args, answer, held, watched, script), true
+		return r.sets(c, e), true
 	case name == "GETSET" && on && len(args) > 2:
-		return r.getset(c, args[2], answer, held, watched), true
+		return r.getset(c, e), true
 	case (name == "EXPIRE" || name == "PEXPIRE") && on && len(args) > 2:
-		return r.expires(c, args, one, held, watched, script), true
+		return r.expires(c, e), true
 	case (name == "DEL" || name == "UNLINK") && slices.Contains(args[1:], r.key):
 		switch {
-		case script:
+		case e.script:
 			c.does(false, "releases it in a script")
-		case watched:
+		case e.watched:
 			c.does(false, "releases it with WATCH and EXEC")
 		case looked:
 			c.does(false, "releases it with GET, then DEL")
@@ -103,20 +112,20 @@ func (r *run) believe(c *client, args []string, answer any, held *client, watche
 }
 
 // otherwise notes what a command that is not known for it did to the lock, if it did anything.
-func (r *run) otherwise(c *client, had string, held *client, watched, script bool) string {
+func (r *run) otherwise(c *client, had string, e executed) string {
 	is := r.raw()
 	switch {
 	case is == had:
 		return ""
 	case is == "":
-		c.does(script, "releases it with other commands")
+		c.does(e.script, "releases it with other commands")
 		return r.removes(c, true)
-	case held == c:
-		c.does(script, "extends it with other commands")
+	case e.held == c:
+		c.does(e.script, "extends it with other commands")
 		r.take(c, is, 0)
 		return c.name + " extends its lease"
 	}
-	c.does(script, "takes it with other commands")
+	c.does(e.script, "takes it with other commands")
 	r.take(c, is, 0)
 	return c.name + " takes the lock"
 }
@@ -132,7 +141,8 @@ func (r *run) refused(c *client, held *client) string {
 }
 
 // sets is a SET, with or without NX and a TTL.
-func (r *run) sets(c *client, args []string, answer any, held *client, watched, script bool) string {
+func (r *run) sets(c *client, e executed) string {
+	args, held := e.args, e.held
 	lease, nx := time.Duration(0), false
 	if strings.ToUpper(args[0]) == "SET" {
 		for i, a := range args[3:] {
@@ -151,16 +161,16 @@ func (r *run) sets(c *client, args []string, answer any, held *client, watched, 
 	value, _ := written(args, r.key)
 	switch {
 	case nx && lease > 0:
-		c.does(script, "takes it with SET NX and a TTL")
+		c.does(e.script, "takes it with SET NX and a TTL")
 	case nx:
-		c.does(script, "takes it with SET NX")
-	case watched && !c.holds(r.now):
-		c.does(script, "takes it with WATCH and EXEC")
+		c.does(e.script, "takes it with SET NX")
+	case e.watched && !c.holds(r.now):
+		c.does(e.script, "takes it with WATCH and EXEC")
 	case !c.holds(r.now):
-		c.does(script, "sets it without a condition")
+		c.does(e.script, "sets it without a condition")
 	}
-	if answer != "OK" {
-		return r.refused(c, held)
+	if e.answer != "OK" {
+		return r.refused(c, e.held)
 	}
 	mine := c.holds(r.now) && held == c
 	r.take(c, value, lease)
@@ -174,11 +184,12 @@ func (r *run) sets(c *client, args []string, answer any, held *client, watched, 
 	return c.name + " takes the lock"
 }
 
-func (r *run) getset(c *client, value string, answer any, held *client, watched bool) string {
-	old, had := answer.([]byte)
-	mine := held == c && c.holds(r.now)
+func (r *run) getset(c *client, e executed) string {
+	value := e.args[2]
+	old, had := e.answer.([]byte)
+	mine := e.held == c && c.holds(r.now)
 	if !mine {
-		c.does(false, map[bool]string{false: "takes it over with GETSET", true: "takes it with WATCH and EXEC"}[watched])
+		c.does(false, map[bool]string{false: "takes it over with GETSET", true: "takes it with WATCH and EXEC"}[e.watched])
 	}
 	until, timed := deadline(r.key, string(old), r.now)
 	switch {
@@ -193,26 +204,26 @@ func (r *run) getset(c *client, value string, answer any, held *client, watched 
 		return c.name + " takes the lock over: the time on the key was past"
 	}
 	r.writer = c
-	return r.refused(c, held) + ", and its value is on the key now"
+	return r.refused(c, e.held) + ", and its value is on the key now"
 }
 
-func (r *run) expires(c *client, args []string, one bool, held *client, watched, script bool) string {
-	lease, ok := duration(args[2], map[string]string{"EXPIRE": "EX", "PEXPIRE": "PX"}[strings.ToUpper(args[0])])
+func (r *run) expires(c *client, e executed) string {
+	lease, ok := duration(e.args[2], map[string]string{"EXPIRE": "EX", "PEXPIRE": "PX"}[strings.ToUpper(e.args[0])])
 	switch {
-	case !ok || !one:
+	case !ok || e.answer != int64(1):
 		return "there is no key whose TTL " + c.name + " could set"
 	case c.state == race.Holds && r.writer == c:
 		if c.until.IsZero() {
-			c.does(script, "sets its TTL with a second command")
+			c.does(e.script, "sets its TTL with a second command")
 		} else {
-			c.does(script, "extends it with "+map[bool]string{false: "EXPIRE", true: "WATCH and EXEC"}[watched && !script])
+			c.does(e.script, "extends it with "+map[bool]string{false: "EXPIRE", true: "WATCH and EXEC"}[e.watched && !e.script])
 		}
 		c.until = r.now.Add(lease)
 		return fmt.Sprintf("%s's lease ends %v from now", c.name, lease)
-	case held != nil && held != c:
-		return fmt.Sprintf("%s sets a TTL on the lock of %s", c.name, held.name)
+	case e.held != nil && e.held != c:
+		return fmt.Sprintf("%s sets a TTL on the lock of %s", c.name, e.held.name)
 	}
-	c.does(script, "sets a TTL on a key that has none")
+	c.does(e.script, "sets a TTL on a key that has none")
 	return c.name + " sets a TTL on the key"
 }
 

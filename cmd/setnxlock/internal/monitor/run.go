@@ -104,13 +104,10 @@ func (r *run) step(l line, script []line) error {
 		c.multi, c.queued = false, nil
 		watched := c.watches
 		c.watches = false
-		switch {
-		case len(queued) > 0:
-			return r.event(c, l.at, queued, nil, true, watched)
-		case watched:
-			return r.event(c, l.at, nil, nil, true, true)
+		if queued == nil && !watched {
+			return nil
 		}
-		return nil
+		return r.event(c, write{at: l.at, lines: queued, exec: true, watched: watched})
 	case !concerns:
 		return nil
 	}
@@ -128,7 +125,7 @@ func (r *run) step(l line, script []line) error {
 		return nil
 	}
 	c.watches = c.watches || name == "WATCH"
-	return r.event(c, l.at, []line{l}, script, false, c.watches)
+	return r.event(c, write{at: l.at, lines: []line{l}, script: script, watched: c.watches})
 }
 
 func (r *run) client(address string) *client {
@@ -138,8 +135,16 @@ func (r *run) client(address string) *client {
 	return nil
 }
 
+// A write is what a client sends at once: a command with what its script runs, or what stands between MULTI and EXEC.
+type write struct {
+	at            time.Time
+	lines, script []line
+	exec, watched bool
+}
+
 // event is one step of the trace: a command, with its script, or what an EXEC ran.
-func (r *run) event(c *client, at time.Time, lines, script []line, exec, watched bool) error {
+func (r *run) event(c *client, w write) error {
+	at, lines := w.at, w.lines
 	if r.began.IsZero() {
 		r.began = at
 	}
@@ -159,7 +164,7 @@ func (r *run) event(c *client, at time.Time, lines, script []line, exec, watched
 	var cmds, replies, whys []string
 	named := false
 	for _, l := range lines {
-		text, reply, err := r.do(c, l, script, &whys, watched)
+		text, reply, err := r.do(c, l, w, &whys)
 		if err != nil {
 			return err
 		}
@@ -169,7 +174,7 @@ func (r *run) event(c *client, at time.Time, lines, script []line, exec, watched
 	if lines != nil && !named { // of what stands beside the key: it ran, and is not shown
 		return nil
 	}
-	if exec {
+	if w.exec {
 		cmds = append(append([]string{"MULTI"}, cmds...), "EXEC")
 		if lines == nil {
 			replies = []string{"nil"}
@@ -219,28 +224,27 @@ func (r *run) again(e race.Event) bool {
 }
 
 // do runs one command, or those of its script, and says what it did.
-func (r *run) do(c *client, l line, script []line, whys *[]string, watched bool) (text, reply string, err error) {
+func (r *run) do(c *client, l line, w write, whys *[]string) (text, reply string, err error) {
 	run := []line{l}
 	if name := strings.ToUpper(l.args[0]); name == "EVAL" || name == "EVALSHA" {
-		run = script
+		run = w.script
 	}
 	var answers []string
 	for _, x := range run {
 		r.named(c, x.args)
-		was, had := r.holder(), r.raw()
-		answer, err := r.send(x)
-		if err != nil {
+		e, had := executed{args: x.args, held: r.holder(), watched: w.watched, script: len(w.script) > 0}, r.raw()
+		if e.answer, err = r.send(x); err != nil {
 			return "", "", err
 		}
-		why, known := r.believe(c, x.args, answer, was, watched, len(script) > 0)
+		why, known := r.believe(c, e)
 		if !known {
-			why = r.otherwise(c, had, was, watched, len(script) > 0)
+			why = r.otherwise(c, had, e)
 		}
 		if why != "" {
 			*whys = append(*whys, why)
 		}
-		says := r.readable(oldredis.Readable(answer))
-		if len(script) > 0 {
+		says := r.readable(oldredis.Readable(e.answer))
+		if e.script {
 			says = r.command(x.args) + " → " + says
 		}
 		answers = append(answers, says)

@@ -20,7 +20,7 @@ another lock survives it, what each lock promises on your server under your
 faults, and which two fleets may share a key. Nothing is loaded from elsewhere.`
 
 func (a *app) siteCommand() *cobra.Command {
-	var compute, workbench bool
+	var s site
 	cmd := &cobra.Command{
 		Use:         "site DIR",
 		Short:       "Write all races as a static web site",
@@ -36,22 +36,28 @@ func (a *app) siteCommand() *cobra.Command {
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
-		RunE: func(_ *cobra.Command, args []string) error { return a.site(args[0], compute, workbench) },
+		RunE: func(_ *cobra.Command, args []string) error { return a.site(args[0], s) },
 
 		DisableFlagsInUseLine: true,
 	}
-	cmd.Flags().BoolVar(&workbench, "workbench", false, "with the workbench, which runs the explorer in the browser; the go command compiles it from the clone of this module that the working directory is in")
-	cmd.Flags().BoolVar(&compute, "compute", false,
+	cmd.Flags().BoolVar(&s.workbench, "workbench", false, "with the workbench, which runs the explorer in the browser; the go command compiles it from the clone of this module that the working directory is in")
+	cmd.Flags().BoolVar(&s.compute, "compute", false,
 		"compute what each lock promises, in minutes, in place of what this version was released with")
 	return cmd
 }
 
-func (a *app) site(dir string, compute, bench bool) error {
+// A site is what of it is wanted.
+type site struct {
+	workbench bool
+	compute   bool // what each lock promises is not taken from what is stored
+}
+
+func (a *app) site(dir string, s site) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil { // before anything is computed
 		return exit.Because(exit.Software, err, "")
 	}
 	guarantees := pages.Stored
-	if compute {
+	if s.compute {
 		m, err := a.matrix()
 		if err != nil {
 			return err
@@ -59,24 +65,24 @@ func (a *app) site(dir string, compute, bench bool) error {
 		guarantees = pages.Guarantees(m)
 	}
 	var races []pages.Page
-	for i, s := range catalogue.All() {
-		p, err := page(s)
+	for i, race := range catalogue.All() {
+		p, err := page(race)
 		if err != nil {
 			return exit.Because(exit.Software, err, "")
 		}
-		if s.Star == 0 {
+		if race.Star == 0 {
 			p.Order = i
 		}
 		races = append(races, p)
 	}
 	link := ""
-	if bench {
+	if s.workbench {
 		link = workbench.Page
 	}
 	if err := pages.Site(dir, link, guarantees, races, mixing.FleetsPage(link)); err != nil {
 		return exit.Because(exit.Software, err, "")
 	}
-	if bench {
+	if s.workbench {
 		if err := a.workbench(dir, races); err != nil {
 			return err
 		}

@@ -38,8 +38,8 @@ func (q *Asker) On(c *protocol.Conn) *Asker {
 	return q
 }
 
-// Without tells the Asker that the server lacks MULTI or EVAL, so that it asks without them.
-func (q *Asker) Without(multi, eval bool) { q.noMulti, q.noEval = multi, eval }
+// Knowing tells the Asker what the server can do: without MULTI or scripts it asks without them.
+func (q *Asker) Knowing(can func(Ability) bool) { q.noMulti, q.noEval = !can(Multi), !can(Scripts) }
 
 // ErrNotAsked means that the question could leave a key behind that never expires, because the
 // server has neither MULTI nor scripts.

@@ -72,7 +72,7 @@ func (p *prober) finds(a ability.Ability) bool {
 		p.notAsked(answer.Why)
 	}
 	p.r.Answers[a] = answer
-	p.asker.Without(!p.r.Can(ability.Multi), !p.r.Can(ability.Scripts))
+	p.asker.Knowing(p.r.Can)
 	return answer.Verdict == ability.Yes
 }
 

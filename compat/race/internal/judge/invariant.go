@@ -139,11 +139,18 @@ func (j *Judge) valid(st *Stances, i int, now int64) bool {
 	return st[i].Holds && now+j.Skew[i] < st[i].Until
 }
 
-// Command judges what client i's command did to the key.
-// wrote says that it changed anything on the server, touched that a WATCH of
-// the key would have noticed, late that it arrived after it was given up. What arrives when the
-// attempt is over that sent it is nobody's lock: the client that is then refused is told the truth.
-func (j *Judge) Command(g *Ghost, st *Stances, i int, now int64, before, after KeyState, wrote, touched, late bool) Breach {
+// An Effect is what a command did to the key.
+type Effect struct {
+	Before, After KeyState
+	Wrote         bool // it changed anything on the server
+	Touched       bool // a WATCH of the key would have noticed
+	Late          bool // it arrived after it was given up
+}
+
+// Command judges what client i's command did. What arrives when the attempt is over that sent it is
+// nobody's lock: the client that is then refused is told the truth.
+func (j *Judge) Command(g *Ghost, st *Stances, i int, now int64, e Effect) Breach {
+	before, after := e.Before, e.After
 	if j.Progress && after.Alive && before.Present && !before.Alive && before.Value == after.Value && g.Writer != uint8(i+1) {
 		return Breach{How: revived, Who: uint8(i)}
 	}
@@ -152,11 +159,11 @@ func (j *Judge) Command(g *Ghost, st *Stances, i int, now int64, before, after K
 	}
 	was, self := g.Writer, uint8(i+1)
 	by := self
-	if late {
+	if e.Late {
 		by = g.Late
 	}
 	changed := before.Present != after.Present || before.Value != after.Value || before.Dies != after.Dies
-	if wrote {
+	if e.Wrote {
 		g.PrevWriter = was
 	}
 	if before.Value != after.Value || before.Present != after.Present {
@@ -182,7 +189,7 @@ func (j *Judge) Command(g *Ghost, st *Stances, i int, now int64, before, after K
 			g.Mark[k].Bits |= saw
 		}
 	}
-	if owner := int(was) - 1; j.ownership && (changed || touched) && before.Alive && owner >= 0 && owner < j.c.Clients && owner != i && j.valid(st, owner, now) {
+	if owner := int(was) - 1; j.ownership && (changed || e.Touched) && before.Alive && owner >= 0 && owner < j.c.Clients && owner != i && j.valid(st, owner, now) {
 		if after.Present {
 			return Breach{changedAnothers, uint8(i), uint8(owner)}
 		}

@@ -277,13 +277,13 @@ func (w *World) arrive(d *Deed, i int) error {
 
 // run has the server run commands of client i's over a connection, late if it was given up.
 func (w *World) run(d *Deed, i int, conn *oldredis.Conn, cmds [][]string, refused int, late bool) client.Answer {
-	before, content, was := w.key(), w.Server.Snapshot(), w.onKeys()
+	e, content, was := judge.Effect{Before: w.key(), Late: late}, w.Server.Snapshot(), w.onKeys()
 	w.onlooker.SetState(oldredis.ConnState{Watched: []oldredis.WatchedKey{{Key: w.c.Key}}})
 	replies, err := embedded.RunRefusing(w.Server, conn, cmds, refused)
-	touched := w.onlooker.Dirty()
+	e.Touched = w.onlooker.Dirty()
 	w.onlooker.SetState(oldredis.ConnState{})
-	wrote := w.Server.Snapshot().ContentKey() != content.ContentKey()
-	if wrote {
+	e.After, e.Wrote = w.key(), w.Server.Snapshot().ContentKey() != content.ContentKey()
+	if e.Wrote {
 		w.Before, w.wrote = content, maps.Clone(w.writers)
 	}
 	w.writes(was, uint8(i+1))
@@ -291,7 +291,7 @@ func (w *World) run(d *Deed, i int, conn *oldredis.Conn, cmds [][]string, refuse
 		d.broke(w.Judge.Values(&w.ghost, w.Stances(), i, w.Now,
 			w.standing(content.Entries(w.Server), w.Server.Snapshot().Entries(w.Server))))
 	} else {
-		d.broke(w.Judge.Command(&w.ghost, w.Stances(), i, w.Now, before, w.key(), wrote, touched, late))
+		d.broke(w.Judge.Command(&w.ghost, w.Stances(), i, w.Now, e))
 	}
 	return client.Answer{Replies: replies, Lost: err != nil}
 }

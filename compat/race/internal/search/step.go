@@ -60,9 +60,8 @@ func (x *search) step(s *state, verb plan.Verb, i, ran int) (t state, b breaches
 	if kind == client.ReadsClock {
 		u.readClock(i)
 	}
-	faulty := verb == plan.Drop || verb == plan.Sever || verb == plan.Cut || verb == plan.Refuse || verb == plan.Delay
 	x.past = true
-	switch n := u.node(i); n.kind {
+	switch u.node(i).kind {
 	case client.Works:
 		if verb != plan.Step {
 			return t, b, false
@@ -73,34 +72,12 @@ func (x *search) step(s *state, verb plan.Verb, i, ran int) (t state, b breaches
 		t, b = u.end()
 		return t, b, true
 	case client.Sends:
-		if verb == plan.Delay {
-			if !n.first || u.t.cells[i].conn == cutConn {
-				return t, b, false
-			}
-			u.delay(i, n.req)
-			break
-		}
-		if verb == plan.Refuse {
-			if !u.sendRefused(i, ran&255, ran>>8) {
-				return t, b, false
-			}
-			break
-		}
-		if verb == plan.Sever && !n.first {
+		if !u.write(i, verb, ran) {
 			return t, b, false
 		}
-		broken := false
-		if verb != plan.Sever {
-			var can bool
-			if broken, can = u.sendTo(i, verb, ran); !can {
-				return t, b, false
-			}
-		}
-		if u.node(i).kind == client.Sends && !broken {
-			u.send(i, verb)
-		}
 	default:
-		if faulty || verb == plan.Stall {
+		switch verb {
+		case plan.Drop, plan.Sever, plan.Cut, plan.Refuse, plan.Delay, plan.Stall:
 			return t, b, false
 		}
 	}
@@ -118,6 +95,28 @@ func (x *search) step(s *state, verb plan.Verb, i, ran int) (t state, b breaches
 	}
 	t, b = u.end()
 	return t, b, true
+}
+
+// write sends what client i writes, with the fault of the verb, if that can be.
+func (u *turn) write(i int, verb plan.Verb, ran int) (can bool) {
+	n, broken := u.node(i), false
+	switch verb {
+	case plan.Delay:
+		if can = n.first && u.t.cells[i].conn != cutConn; can {
+			u.delay(i, n.req)
+		}
+		return can
+	case plan.Refuse:
+		return u.sendRefused(i, ran&255, ran>>8)
+	case plan.Sever:
+		can = n.first
+	default:
+		broken, can = u.sendTo(i, verb, ran)
+	}
+	if can && !broken && u.node(i).kind == client.Sends {
+		u.send(i, verb)
+	}
+	return can
 }
 
 // sendTo runs the commands of a write up to where the verb wants it: the last
@@ -266,17 +265,17 @@ func (u *turn) execute(i int) (reply uint32) {
 // own; -1: nobody's any more.
 func (u *turn) run(i int, req uint32, conn uint16, own int) (reply uint32, left uint16) {
 	x := u.x
-	r := &x.runs.requests[req]
 	was, now := u.t.content, u.t.now
-	id, done := x.trans.do(was, now, req, r, conn, u.refused)
+	e := execution{content: was, now: now, req: req, of: &x.runs.requests[req], conn: conn, refused: u.refused}
+	id, done := x.trans.do(e)
 	to, reply, after, touched := done.content, done.reply, done.conn, done.touched
 	for k := range x.c.Clients {
 		if w := u.t.cells[k].conn; k != own && w > newConn {
-			u.t.cells[k].conn = x.trans.watched(id, was, now, req, r, conn, u.refused, w)
+			u.t.cells[k].conn = x.trans.watched(id, e, w)
 		}
 	}
 	if w := u.t.late.conn; w > newConn {
-		u.t.late.conn = x.trans.watched(id, was, now, req, r, conn, u.refused, w)
+		u.t.late.conn = x.trans.watched(id, e, w)
 	}
 	u.t.content = to
 	if to != was && x.c.Faults.Failover > 0 {
@@ -285,7 +284,8 @@ func (u *turn) run(i int, req uint32, conn uint16, own int) (reply uint32, left 
 	if x.judge.Form != plan.OneKey {
 		u.broke(x.judge.Values(&u.t.ghost, &u.st, i, int64(now), x.standing(&u.st, was, to)))
 	} else if x.judge.Tracks || x.judge.Progress {
-		u.broke(x.judge.Command(&u.t.ghost, &u.st, i, int64(now), x.trans.key(was, now), x.trans.key(to, now), to != was, touched, own < 0))
+		u.broke(x.judge.Command(&u.t.ghost, &u.st, i, int64(now), judge.Effect{Before: x.trans.key(was, now), After: x.trans.key(to, now),
+			Wrote: to != was, Touched: touched, Late: own < 0}))
 	}
 	return reply, after
 }

@@ -182,15 +182,26 @@ func (t *transitions) reply(id uint32) uint32 {
 	return t.ourReplies.Find(id, &t.frozen, func() uint32 { return t.replies.number(t.archive.replied(id)) })
 }
 
-// do returns what the server does with a request, and the number under which
-// it is remembered. It refuses one of its commands, counted from 1; 0: none.
-func (t *transitions) do(
-	n uint32, now int32, req uint32, r *client.Request, conn uint16, refused int,
-) (uint32, *executed) {
-	a, b := uint64(n)<<32|uint64(req), uint64(refused)<<48|uint64(uint32(now))<<16|uint64(conn)
+// An execution is a request that the server runs.
+type execution struct {
+	content uint32
+	now     int32
+	req     uint32
+	of      *client.Request // req
+	conn    uint16
+	refused int // the one of its commands that is refused, counted from 1; 0: none
+}
+
+func (t *transitions) inquiry(what question, e execution) inquiry {
+	return inquiry{what: what, content: t.contents[e.content].id, now: e.now, request: t.request(e.req, e.of), conn: t.connID(e.conn), refused: uint8(e.refused)}
+}
+
+// do returns what the server does with a request, and the number under which it is remembered.
+func (t *transitions) do(e execution) (uint32, *executed) {
+	a, b := uint64(e.content)<<32|uint64(e.req), uint64(e.refused)<<48|uint64(uint32(e.now))<<16|uint64(e.conn)
 	id := t.done.Find(memo.PairOf(a, b), &t.frozen, func() uint32 {
 		t.ran++
-		got := t.ask(inquiry{what: askRun, content: t.contents[n].id, now: now, request: t.request(req, r), conn: t.connID(conn), refused: uint8(refused)})
+		got := t.ask(t.inquiry(askRun, e))
 		x := executed{touched: got.yes}
 		if !got.cut {
 			x.reply, x.conn = t.reply(got.reply), t.conn(got.conn)
@@ -204,10 +215,11 @@ func (t *transitions) do(
 
 // watched returns what becomes of a connection that watches while another
 // client's request runs.
-func (t *transitions) watched(id uint32, n uint32, now int32, req uint32, r *client.Request, conn uint16, refused int, watcher uint16) uint16 {
+func (t *transitions) watched(id uint32, e execution, watcher uint16) uint16 {
 	return t.seen.Find(memo.PairOf(uint64(id), uint64(watcher)), &t.frozen, func() uint16 {
-		return t.conn(t.ask(inquiry{what: askWatched, content: t.contents[n].id, now: now, request: t.request(req, r),
-			conn: t.connID(conn), refused: uint8(refused), watcher: t.connID(watcher)}).conn)
+		q := t.inquiry(askWatched, e)
+		q.watcher = t.connID(watcher)
+		return t.conn(t.ask(q).conn)
 	})
 }
 

@@ -165,7 +165,7 @@ func (h *holding) interrupted() bool {
 }
 
 // forgets is about to happen to a server.
-func (j *judge) forgets(server int) {
+func (j *judge) forgets() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.forget()
@@ -433,6 +433,8 @@ type call struct {
 	ended  time.Time     // when ctx did; zero: it goes on
 	there  bool          // the key was, when the call began
 	alive  bool          // its lock's context went on
+	wrong  bool          // something went wrong since it began
+	jumped bool          // its process's clock was set since then
 }
 
 func (j *judge) call(x *worker, c client, name, key string, ctx context.Context, ttl time.Duration) *call {
@@ -498,7 +500,7 @@ func (k *call) end(err error) {
 	j.r.Counts[k.name+": "+nameOf(err)]++
 	j.line("%s: %s(%s) says %v, after %v", k.x.name, k.name, k.key, err, took)
 	j.w.mu.Lock()
-	wrong, jumped := p.faulted.After(k.began) || k.h.interrupted(), p.jumped.After(k.began)
+	k.wrong, k.jumped = p.faulted.After(k.began) || k.h.interrupted(), p.jumped.After(k.began)
 	crashed := p.crashed || p.ending || k.c.life != p.lives
 	blocked, stood := p.blocked-k.before, p.stands
 	j.w.mu.Unlock()
@@ -506,9 +508,22 @@ func (k *call) end(err error) {
 		return // nobody is told anything any more
 	}
 	j.observe(j.look(nil))
-	bad := func(why string) {
+	if why := k.untrue(err); why != "" {
 		j.breach("accuracy: %s: %s(%s, %v) says %q after %v: %s", k.x.name, k.name, k.key, k.ttl, fmt.Sprint(err), took, why)
 	}
+	if k.ended.IsZero() {
+		return
+	}
+	// What is done after the caller's context has ended is bounded by Cleanup.
+	limit := j.w.cleanup() + k.works + blocked
+	if late := min(time.Since(k.ended), time.Since(stood)); late > limit+50*time.Millisecond {
+		j.breach("waits: %s: %s(%s, %v) took %v, and went on for %v after its context had ended, where %v are allowed", k.x.name, k.name, k.key, k.ttl, took, late, limit)
+	}
+}
+
+// untrue says why what a call returned is not so; "" if it is. j.mu is held.
+func (k *call) untrue(err error) (why string) {
+	j, took := k.j, time.Since(k.began)
 	key := j.keys[k.key]
 	step := cmp.Or(j.w.Options.Timeout, 5*time.Second)
 	switch name := nameOf(err); name {
@@ -520,24 +535,24 @@ func (k *call) end(err error) {
 		}
 	case "ErrReleased", "ErrHandedOff", "ErrDetached":
 		if k.h == nil {
-			bad("it is of no lock")
+			return "it is of no lock"
 		} else if !k.h.over && k.h.lock.Context().Err() == nil {
-			bad("nobody gave it up")
+			return "nobody gave it up"
 		}
 	case "ErrInvalid":
 		if k.ttl >= shortest && k.ttl <= longest {
-			bad("there is no reason for it")
+			return "there is no reason for it"
 		}
 	case "ErrClosed", "ErrUnsafeServer", "ErrForeign":
-		bad("there is no reason for it")
+		return "there is no reason for it"
 	case "ErrHeld":
 		if k.h != nil {
-			bad("it is ours")
+			return "it is ours"
 		} else if j.w.Kind.Owned && !j.amnesia.After(k.began) && !k.there && key.existed.Before(k.began) {
-			bad("the key was free all the time")
+			return "the key was free all the time"
 		}
 	case "ErrLost":
-		if k.h != nil && k.alive && !k.h.given && !jumped { // ReleaseHandle, Adopt are of none: see endAdopt
+		if k.h != nil && k.alive && !k.h.given && !k.jumped { // ReleaseHandle, Adopt are of none: see endAdopt
 			j.loses(k.h, err)
 		}
 	case "ErrTimeout":
@@ -546,30 +561,23 @@ func (k *call) end(err error) {
 			limit = min(limit, k.ttl)
 		}
 		shared := (k.name == "Lock" || k.name == "Do") && j.w.Workers > 1 // one attempt is made for all that wait in a Locker
-		if !wrong && !shared && took < min(limit, 250*time.Millisecond) {
-			bad("no limit has run out")
+		if !k.wrong && !shared && took < min(limit, 250*time.Millisecond) {
+			return "no limit has run out"
 		}
 	case "ErrUnsupported":
 		if k.name != "Handoff" {
-			bad("there is no reason for it")
+			return "there is no reason for it"
 		}
 	case "ErrUnknown", "ErrDenied", "ErrUnanswered", "another":
-		if !wrong && k.ctx.Err() == nil && took < 250*time.Millisecond {
-			bad("nothing went wrong")
+		if !k.wrong && k.ctx.Err() == nil && took < 250*time.Millisecond {
+			return "nothing went wrong"
 		}
 	case "Canceled", "DeadlineExceeded":
 		if k.ctx.Err() == nil {
-			bad("the caller's context goes on")
+			return "the caller's context goes on"
 		}
 	}
-	if k.ended.IsZero() {
-		return
-	}
-	// What is done after the caller's context has ended is bounded by Cleanup.
-	limit := j.w.cleanup() + k.works + blocked
-	if late := min(time.Since(k.ended), time.Since(stood)); late > limit+50*time.Millisecond {
-		j.breach("waits: %s: %s(%s, %v) took %v, and went on for %v after its context had ended, where %v are allowed", k.x.name, k.name, k.key, k.ttl, took, late, limit)
-	}
+	return ""
 }
 
 // endDo judges what Do returned; h is what its function held, nil if it was not called.

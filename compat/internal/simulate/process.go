@@ -269,14 +269,83 @@ func (w *world) misfortunes(stop <-chan struct{}) {
 	}
 }
 
-var misfortuneNames = [...]string{"every connection is cut", "unreachable for a while", "restarts with its keys", "restarts without its keys",
-	"is full for a while", "forgets its scripts", "crashes", "stands still", "is replaced by a replica", "has its clock set", "ends and starts again", "loses its replica"}
+// A mishap is a misfortune that befalls a server or a process, for a while.
+type mishap struct {
+	*world
+	i int // of the server
+	s *server
+	p *process
+	d time.Duration
+	r *rand.Rand
+}
+
+// away is what happens to a server that nobody reaches meanwhile.
+func (m mishap) away(what func()) {
+	m.set(func() { m.s.down = true })
+	m.cut(m.i)
+	what()
+	m.set(func() { m.s.down = false })
+}
+
+// misfortunes are all, as often one as another.
+var misfortunes = [...]struct {
+	name      string
+	ofProcess bool
+	befall    func(m mishap)
+}{
+	{"every connection is cut", false, func(m mishap) { m.cut(m.i) }},
+	{"unreachable for a while", false, func(m mishap) { m.away(func() { time.Sleep(m.d) }) }},
+	{"restarts with its keys", false, func(m mishap) {
+		m.away(func() { m.s.Restart(oldredis.Keeping); time.Sleep(m.d / 4) })
+	}},
+	{"restarts without its keys", false, func(m mishap) {
+		m.away(func() { m.judge.forgets(); m.s.Restart(oldredis.Empty); time.Sleep(m.d / 4) })
+	}},
+	{"is full for a while", false, func(m mishap) {
+		m.set(func() { m.s.full = true })
+		m.s.SetMaxMemoryReached(true)
+		time.Sleep(m.d)
+		m.s.SetMaxMemoryReached(false)
+		m.set(func() { m.s.full = false })
+	}},
+	{"forgets its scripts", false, func(m mishap) { m.cut(m.i); m.s.Restart(oldredis.Keeping) }},
+	{"crashes", true, func(m mishap) { m.p.crash(m.d) }},
+	{"stands still", true, func(m mishap) { m.p.stand(3 * m.d); m.everybody(3 * m.d) }},
+	{"is replaced by a replica", false, func(m mishap) {
+		m.away(func() {
+			time.Sleep(m.d)
+			m.s.Restart(oldredis.Keeping)
+			switch {
+			case m.Kind.Replicated:
+				m.judge.promoted(m.i, m.r)
+			case m.Faults.Forget:
+				m.judge.lags(m.i, m.r)
+			}
+			m.s.epoch.Add(1)
+		})
+	}},
+	{"has its clock set", true, func(m mishap) {
+		m.set(func() { m.p.jumped = time.Now() })
+		if m.r.IntN(2) == 0 { // as when its machine was suspended
+			m.p.clock.Set(3 * m.d)
+		} else {
+			m.p.clock.Set(-3 * m.d)
+		}
+	}},
+	{"ends and starts again", true, func(m mishap) { m.p.leave(m.d) }},
+	{"loses its replica", false, func(m mishap) {
+		m.judge.replica(m.i, false)
+		m.everybody(5 * m.d)
+		time.Sleep(5 * m.d)
+		m.judge.replica(m.i, true)
+	}},
+}
 
 // misfortune is one of them.
 func (w *world) misfortune(n int, r *rand.Rand) {
-	i, p := r.IntN(len(w.servers)), w.all[r.IntN(len(w.all))]
-	s := w.servers[i]
-	what := r.IntN(len(misfortuneNames))
+	m := mishap{world: w, i: r.IntN(len(w.servers)), p: w.all[r.IntN(len(w.all))], r: r}
+	m.s = w.servers[m.i]
+	what := r.IntN(len(misfortunes))
 	switch {
 	case what == 3 && (!w.Faults.Forget || w.Kind.Replicated), what == 8 && !w.Elects:
 		what = 2
@@ -285,80 +354,20 @@ func (w *world) misfortune(n int, r *rand.Rand) {
 	case what == 9 && !w.Kind.AnyClock: // others would take over what it holds, and rightly
 		what = 7
 	}
-	name := misfortuneNames[what]
+	is := misfortunes[what]
 	id := "N" + strconv.Itoa(n)
 	if w.Skip[id] {
 		return
 	}
-	who := "S" + strconv.Itoa(i)
-	if what == 6 || what == 7 || what == 9 || what == 10 {
-		who = "P" + strconv.Itoa(p.id)
+	who := "S" + strconv.Itoa(m.i)
+	if is.ofProcess {
+		who = m.p.name()
 	}
-	w.judge.fault(id, "%s %s", who, name)
-	w.judge.count("misfortune: " + name)
+	w.judge.fault(id, "%s %s", who, is.name)
+	w.judge.count("misfortune: " + is.name)
 	w.everybody(0) // whoever is in the middle of something may see it
-	d := time.Duration(r.Int64N(int64(2 * time.Second)))
-	switch what {
-	case 0:
-		w.cut(i)
-	case 1:
-		w.set(func() { s.down = true })
-		w.cut(i)
-		time.Sleep(d)
-		w.set(func() { s.down = false })
-	case 2, 3:
-		w.set(func() { s.down = true })
-		w.cut(i)
-		if what == 3 {
-			w.judge.forgets(i)
-			s.Restart(oldredis.Empty)
-		} else {
-			s.Restart(oldredis.Keeping)
-		}
-		time.Sleep(d / 4)
-		w.set(func() { s.down = false })
-	case 4:
-		w.set(func() { s.full = true })
-		s.SetMaxMemoryReached(true)
-		time.Sleep(d)
-		s.SetMaxMemoryReached(false)
-		w.set(func() { s.full = false })
-	case 5:
-		w.cut(i)
-		s.Restart(oldredis.Keeping)
-	case 6:
-		p.crash(d)
-	case 7:
-		p.stand(3 * d)
-		w.everybody(3 * d)
-	case 8:
-		w.set(func() { s.down = true })
-		w.cut(i)
-		time.Sleep(d)
-		s.Restart(oldredis.Keeping)
-		switch {
-		case w.Kind.Replicated:
-			w.judge.promoted(i, r)
-		case w.Faults.Forget:
-			w.judge.lags(i, r)
-		}
-		s.epoch.Add(1)
-		w.set(func() { s.down = false })
-	case 9:
-		w.set(func() { p.jumped = time.Now() })
-		if r.IntN(2) == 0 { // as when its machine was suspended
-			p.clock.Set(3 * d)
-		} else {
-			p.clock.Set(-3 * d)
-		}
-	case 10:
-		p.leave(d)
-	case 11:
-		w.judge.replica(i, false)
-		w.everybody(5 * d)
-		time.Sleep(5 * d)
-		w.judge.replica(i, true)
-	}
+	m.d = time.Duration(r.Int64N(int64(2 * time.Second)))
+	is.befall(m)
 	w.everybody(0)
 }
 

@@ -99,8 +99,8 @@ func happened(t *testing.T, r Report) {
 	for f := arrives; f < fates; f++ {
 		must = append(must, "message: "+f.String())
 	}
-	for _, what := range misfortuneNames {
-		must = append(must, "misfortune: "+what)
+	for _, m := range misfortunes {
+		must = append(must, "misfortune: "+m.name)
 	}
 	must = append(must,
 		"Lock: nil", "TryLock: nil", "TryLock: ErrHeld", "Do: nil", "Adopt: nil", "AdoptHandle: nil", "AdoptHandle: ErrLost", "Lock: ErrUnknown", "Lock: DeadlineExceeded", "Lock: Canceled",

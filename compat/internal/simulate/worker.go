@@ -159,13 +159,26 @@ func (w *world) take() (g given, ok bool) {
 	return g, ok
 }
 
+// A tenure is a worker with a lock that it holds.
+type tenure struct {
+	*worker
+	w     *world
+	c     client
+	l     *compat.Lock
+	h     *holding
+	key   string
+	ttl   time.Duration   // of what is done next
+	shown []compat.Handle // to be released by somebody, when the lock is over
+	over  bool            // the lock is not its holder's any more
+
+	beside sync.WaitGroup // what goes on meanwhile
+}
+
 // inside is what is done with a lock that is held.
 func (x *worker) inside(c client, l *compat.Lock, key string, ttl time.Duration) {
 	w := x.p.w
-	h := w.judge.holds(x, c, l, key, nil)
-	var beside sync.WaitGroup
-	defer beside.Wait()
-	var shown []compat.Handle // to be released by somebody, when the lock is over
+	t := &tenure{worker: x, w: w, c: c, l: l, h: w.judge.holds(x, c, l, key, nil), key: key}
+	defer t.beside.Wait()
 	if !w.Options.NoRenew && w.Keys > 2 && x.IntN(2) == 0 {
 		// There are enough for everybody.
 		x.several(c, key, ttl)
@@ -174,96 +187,124 @@ func (x *worker) inside(c client, l *compat.Lock, key string, ttl time.Duration)
 		x.rest(800 * time.Millisecond)
 		ctx, cancel := x.patience()
 		defer cancel()
-		ttl := x.ttl()
-		switch x.IntN(10) {
-		case 0, 1, 2:
-			on := longest/2 + time.Duration(x.Int64N(int64(longest/2)))
-			if x.IntN(2) == 0 {
-				ttl = shortest // most often to less than there is
-			}
-			extend := func() {
-				call := w.judge.on(x, c, "Extend", h, ctx, ttl)
-				err := l.Extend(ctx, ttl)
-				if call.end(err); errors.Is(err, compat.ErrUnknown) || errors.Is(err, compat.ErrTimeout) {
-					time.Sleep(on) // and works on, under what it may believe
-				}
-			}
-			if x.IntN(3) == 0 {
-				beside.Go(extend)
-			} else {
-				extend()
-			}
-		case 3:
-			w.judge.over(h, true)
-			call := w.judge.on(x, c, "Handoff", h, ctx, ttl)
-			next, err := l.Handoff(ctx, ttl)
-			call.end(err)
-			if err != nil {
-				w.judge.over(h, false)
-				break
-			}
-			l, h = next, w.judge.holds(x, c, next, key, nil)
-			w.show(shown, key, c.half)
-			shown = nil
-		case 4:
-			w.judge.over(h, true)
-			call := w.judge.on(x, c, "Detach", h, ctx, ttl)
-			handle, err := l.Detach(ctx)
-			call.end(err)
-			if err != nil {
-				w.judge.over(h, false)
-				break
-			}
-			w.mu.Lock()
-			w.mailbox = append(w.mailbox, given{sent(handle), key, c.half})
-			w.mu.Unlock()
+		t.ttl = x.ttl()
+		if deeds[x.IntN(len(deeds))](t, ctx); t.over {
 			return
-		case 5:
-			w.judge.reads(h)
-		case 6:
-			call := w.judge.call(x, c, "Inspect", key, ctx, ttl)
-			_, err := c.Inspect(ctx, key)
-			call.end(err)
-		case 7:
-			if handle := l.Handle(); x.IntN(3) > 0 {
-				shown = append(shown, handle)
-			} else if other, ok := w.all[x.IntN(len(w.all))].client(0, c.shared); ok && other.half == c.half {
-				w.judge.gives(h) // whoever gives its handle to be released relies on it no more
-				x.releases(ctx, other, given{handle, key, c.half})
-			}
-		case 8:
-			if x.IntN(2) == 0 {
-				x.rest(2 * longest) // it forgets the time
-			} else if old, ok := w.stale(c.half); ok { // somebody is late with what was released long ago
-				x.releases(ctx, c, old)
-			} else {
-				ttl = []time.Duration{0, -time.Second, 1, math.MaxInt64}[x.IntN(4)]
-				call := w.judge.on(x, c, "Extend", h, ctx, ttl)
-				call.end(l.Extend(ctx, ttl))
-			}
-		case 9:
-			readers, ok := x.p.client(x.i, true)
-			if !ok || c.shared || !readers.shared || readers.life != c.life {
-				break
-			}
-			w.judge.over(h, true)
-			call := w.judge.on(x, c, "Downgrade", h, ctx, ttl)
-			next, err := rwlock.Downgrade(ctx, l, readers.Locker, ttl)
-			call.end(err)
-			switch {
-			case err == nil:
-				w.show(shown, key, c.half)
-				c, l, h, shown = readers, next, w.judge.holds(x, readers, next, key, h), nil
-			case l.Context().Err() != nil:
-				return // it is neither
-			default:
-				w.judge.over(h, false)
-			}
 		}
 	}
 	x.rest(300 * time.Millisecond)
-	x.release(c, l, h)
-	w.show(shown, key, c.half)
+	x.release(t.c, t.l, t.h)
+	w.show(t.shown, key, t.c.half)
+}
+
+// deeds are what is done, one as often as another.
+var deeds = [...]func(t *tenure, ctx context.Context){
+	(*tenure).extends, (*tenure).extends, (*tenure).extends, (*tenure).handsOff, (*tenure).detaches,
+	func(t *tenure, _ context.Context) { t.w.judge.reads(t.h) },
+	(*tenure).inspects, (*tenure).shows, (*tenure).mistakes, (*tenure).downgrades,
+}
+
+// begins is a call of a method of the lock.
+func (t *tenure) begins(ctx context.Context, name string) *call {
+	return t.w.judge.on(t.worker, t.c, name, t.h, ctx, t.ttl)
+}
+
+// becomes says that the lock is over, and another has come of it.
+func (t *tenure) becomes(c client, l *compat.Lock, from *holding) {
+	h := t.w.judge.holds(t.worker, c, l, t.key, from)
+	t.w.show(t.shown, t.key, t.c.half)
+	t.c, t.l, t.h, t.shown = c, l, h, nil
+}
+
+func (t *tenure) extends(ctx context.Context) {
+	on := longest/2 + time.Duration(t.Int64N(int64(longest/2)))
+	if t.IntN(2) == 0 {
+		t.ttl = shortest // most often to less than there is
+	}
+	c, l, h, ttl := t.c, t.l, t.h, t.ttl // which are not what it has later
+	extend := func() {
+		call := t.w.judge.on(t.worker, c, "Extend", h, ctx, ttl)
+		err := l.Extend(ctx, ttl)
+		if call.end(err); errors.Is(err, compat.ErrUnknown) || errors.Is(err, compat.ErrTimeout) {
+			time.Sleep(on) // and works on, under what it may believe
+		}
+	}
+	if t.IntN(3) == 0 {
+		t.beside.Go(extend)
+	} else {
+		extend()
+	}
+}
+
+func (t *tenure) handsOff(ctx context.Context) {
+	t.w.judge.over(t.h, true)
+	call := t.begins(ctx, "Handoff")
+	next, err := t.l.Handoff(ctx, t.ttl)
+	if call.end(err); err == nil {
+		t.becomes(t.c, next, nil)
+	} else {
+		t.w.judge.over(t.h, false)
+	}
+}
+
+func (t *tenure) detaches(ctx context.Context) {
+	t.w.judge.over(t.h, true)
+	call := t.begins(ctx, "Detach")
+	handle, err := t.l.Detach(ctx)
+	if call.end(err); err != nil {
+		t.w.judge.over(t.h, false)
+		return
+	}
+	t.w.set(func() { t.w.mailbox = append(t.w.mailbox, given{sent(handle), t.key, t.c.half}) })
+	t.over = true
+}
+
+func (t *tenure) inspects(ctx context.Context) {
+	call := t.w.judge.call(t.worker, t.c, "Inspect", t.key, ctx, t.ttl)
+	_, err := t.c.Inspect(ctx, t.key)
+	call.end(err)
+}
+
+// shows gives its handle away.
+func (t *tenure) shows(ctx context.Context) {
+	if handle := t.l.Handle(); t.IntN(3) > 0 {
+		t.shown = append(t.shown, handle)
+	} else if other, ok := t.w.all[t.IntN(len(t.w.all))].client(0, t.c.shared); ok && other.half == t.c.half {
+		t.w.judge.gives(t.h) // whoever gives its handle to be released relies on it no more
+		t.releases(ctx, other, given{handle, t.key, t.c.half})
+	}
+}
+
+func (t *tenure) mistakes(ctx context.Context) {
+	if t.IntN(2) == 0 {
+		t.rest(2 * longest) // it forgets the time
+	} else if old, ok := t.w.stale(t.c.half); ok { // somebody is late with what was released long ago
+		t.releases(ctx, t.c, old)
+	} else {
+		t.ttl = []time.Duration{0, -time.Second, 1, math.MaxInt64}[t.IntN(4)]
+		call := t.begins(ctx, "Extend")
+		call.end(t.l.Extend(ctx, t.ttl))
+	}
+}
+
+// downgrades has a writer go on as a reader.
+func (t *tenure) downgrades(ctx context.Context) {
+	readers, ok := t.p.client(t.i, true)
+	if !ok || t.c.shared || !readers.shared || readers.life != t.c.life {
+		return
+	}
+	t.w.judge.over(t.h, true)
+	call := t.begins(ctx, "Downgrade")
+	next, err := rwlock.Downgrade(ctx, t.l, readers.Locker, t.ttl)
+	call.end(err)
+	switch {
+	case err == nil:
+		t.becomes(readers, next, t.h)
+	case t.l.Context().Err() != nil:
+		t.over = true // it is neither
+	default:
+		t.w.judge.over(t.h, false)
+	}
 }
 
 // sent is a handle as it reaches another process.

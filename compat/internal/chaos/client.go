@@ -66,7 +66,7 @@ func client(text string) {
 		options.Timeout = longest
 	}
 	before := runtime.NumGoroutine()
-	k, readers, connections, hangUp := o.lockers(options)
+	at := o.reach(options)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	ctx, cancel := context.WithDeadline(ctx, o.Until)
@@ -74,7 +74,7 @@ func client(text string) {
 	var wg sync.WaitGroup
 	for i := range o.Goroutines {
 		wg.Go(func() {
-			w := &worker{Rand: rand.New(rand.NewPCG(o.Seed, uint64(o.Client*100+i))), d: d, k: k, readers: readers, o: o, name: fmt.Sprintf("%d.%d.%d", o.Client, os.Getpid(), i)}
+			w := &worker{Rand: rand.New(rand.NewPCG(o.Seed, uint64(o.Client*100+i))), d: d, k: at.k, readers: at.readers, o: o, name: fmt.Sprintf("%d.%d.%d", o.Client, os.Getpid(), i)}
 			for ctx.Err() == nil {
 				w.section(ctx)
 			}
@@ -84,7 +84,7 @@ func client(text string) {
 	stop()
 	closing, end := context.WithTimeout(context.Background(), 30*time.Second)
 	defer end()
-	for _, k := range []*compat.Locker{k, readers} {
+	for _, k := range []*compat.Locker{at.k, at.readers} {
 		if k == nil {
 			continue
 		}
@@ -92,7 +92,7 @@ func client(text string) {
 			d.write(history.Event{Op: wrong, Text: "Close: " + err.Error()})
 		}
 	}
-	hangUp()
+	at.hangUp()
 	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before+1 && time.Now().Before(deadline); {
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -101,75 +101,88 @@ func client(text string) {
 		text := fmt.Sprintf("%d goroutines are left: %s", n-before, buf[:runtime.Stack(buf, true)])
 		d.write(history.Event{Op: wrong, Text: text})
 	}
-	if n := connections(); n > 0 {
+	if n := at.connections(); n > 0 {
 		d.write(history.Event{Op: wrong, Text: fmt.Sprintf("%d connections are left", n)})
 	}
 	d.write(history.Event{Op: bye})
 }
 
-// lockers are what takes the locks on this kind of group, and what takes them for readers, if there are any; how many
-// connections they have open, where that can be asked; and what closes those.
-func (o order) lockers(options compat.Options) (k, readers *compat.Locker, connections func() int, hangUp func()) {
-	dial := func(ctx context.Context, addr string) (redis.Conn, error) {
-		return redis.DialContext(ctx, "tcp", o.Ways[addr], redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(longest), redis.DialWriteTimeout(2*time.Second))
+// A reach is what a client has of the servers.
+type reach struct {
+	k, readers  *compat.Locker // nil: no lock is for readers
+	connections func() int     // how many are open, where that can be asked
+	hangUp      func()
+}
+
+func (o order) dial(ctx context.Context, addr string) (redis.Conn, error) {
+	return redis.DialContext(ctx, "tcp", o.Ways[addr], redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(longest), redis.DialWriteTimeout(2*time.Second))
+}
+
+// algorithm is the lock on the i-th server.
+func (o order) algorithm(i int) protocol.Algorithm {
+	form, name := formOf(o.Locks[i])
+	l, _ := locks.Get(name)
+	told := locks.Options{Fence: o.Kind != five && form != inTurn, Millis: o.Millis[i]}
+	if form == several {
+		return l.Several(told)
 	}
-	algorithm := func(i int) protocol.Algorithm {
-		form, name := formOf(o.Locks[i])
-		l, _ := locks.Get(name)
-		told := locks.Options{Fence: o.Kind != five && form != inTurn, Millis: o.Millis[i]}
-		if form == several {
-			return l.Several(told)
-		}
-		return l.New(told)
-	}
-	made := func(s compat.Source, a protocol.Algorithm) *compat.Locker {
-		switch form, _ := formOf(o.Locks[0]); form {
-		case readWrite:
-			l, _ := locks.Get("rw:read")
-			readers = compat.NewOn(s, l.New(locks.Options{Fence: true}), options)
-		case inTurn:
-			return compat.NewLocker(multilock.New(s, a), options)
-		}
-		return compat.NewOn(s, a, options)
-	}
-	connections = func() int { return 0 }
+	return l.New(told)
+}
+
+// reach connects to this kind of group.
+func (o order) reach(options compat.Options) reach {
 	switch o.Kind {
 	case sentinels, replicated:
-		s := sentinel.New("chaos", o.Addrs, sentinel.Options{Dial: dial, DialSentinel: dial})
-		a := algorithm(0)
+		s := sentinel.New("chaos", o.Addrs, sentinel.Options{Dial: o.dial, DialSentinel: o.dial})
+		a := o.algorithm(0)
 		if o.Kind == replicated {
 			a = sentinel.Replicated{Algorithm: a, Replicas: 2}
 		}
-		k = made(s.Source(), a)
-		return k, readers, connections, func() { s.Close() }
+		return o.over(s.Source(), a, options, func() { s.Close() })
 	case clustered:
-		c := cluster.New(o.Addrs, cluster.Options{Dial: dial})
-		k = made(c.Source(), algorithm(0))
-		return k, readers, connections, func() { c.Close() }
+		c := cluster.New(o.Addrs, cluster.Options{Dial: o.dial})
+		return o.over(c.Source(), o.algorithm(0), options, func() { c.Close() })
 	}
 	var pools []*redis.Pool
 	var backends []compat.Backend
 	for i, addr := range o.Addrs {
-		pool := &redis.Pool{MaxIdle: 8, IdleTimeout: time.Minute, DialContext: func(ctx context.Context) (redis.Conn, error) { return dial(ctx, addr) }}
+		pool := &redis.Pool{MaxIdle: 8, IdleTimeout: time.Minute, DialContext: func(ctx context.Context) (redis.Conn, error) { return o.dial(ctx, addr) }}
 		pools = append(pools, pool)
-		backends = append(backends, compat.NewBackend(compat.Pooled(pool), algorithm(i)))
+		backends = append(backends, compat.NewBackend(compat.Pooled(pool), o.algorithm(i)))
 	}
-	connections = func() (n int) {
+	hangUp := func() {
+		for _, p := range pools {
+			p.Close()
+		}
+	}
+	var at reach
+	if o.Kind == five {
+		at = reach{k: compat.NewLocker(redlock.New(backends, redlock.Options{}), options), hangUp: hangUp}
+	} else {
+		at = o.over(compat.Pooled(pools[0]), o.algorithm(0), options, hangUp)
+	}
+	at.connections = func() (n int) {
 		for _, p := range pools {
 			n += p.ActiveCount()
 		}
 		return n
 	}
-	hangUp = func() {
-		for _, p := range pools {
-			p.Close()
-		}
+	return at
+}
+
+// over is the reach of one Source.
+func (o order) over(s compat.Source, a protocol.Algorithm, options compat.Options, hangUp func()) reach {
+	at := reach{connections: func() int { return 0 }, hangUp: hangUp}
+	switch form, _ := formOf(o.Locks[0]); form {
+	case inTurn:
+		at.k = compat.NewLocker(multilock.New(s, a), options)
+		return at
+	case readWrite:
+		l, _ := locks.Get("rw:read")
+		at.readers = compat.NewOn(s, l.New(locks.Options{Fence: true}), options)
 	}
-	if o.Kind == five {
-		return compat.NewLocker(redlock.New(backends, redlock.Options{}), options), nil, connections, hangUp
-	}
-	k = made(compat.Pooled(pools[0]), algorithm(0))
-	return k, readers, connections, hangUp
+	at.k = compat.NewOn(s, a, options)
+	return at
 }
 
 // benign are errors that faults explain.

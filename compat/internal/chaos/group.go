@@ -97,57 +97,33 @@ func newGroup(r run, seen *counts) (*group, error) {
 	return g, err
 }
 
+// add starts one more server.
+func (g *group) add(r run, b binary, conf string, disk bool) error {
+	s, err := newServer(b, filepath.Join(r.Dir, fmt.Sprint("server-", len(g.servers))), conf, disk)
+	if s != nil {
+		g.servers = append(g.servers, s)
+	}
+	return err
+}
+
 func (g *group) start(r run) error {
-	dir := func(i int) string { return filepath.Join(r.Dir, fmt.Sprint("server-", i)) }
-	add := func(b binary, conf string, disk bool) error {
-		s, err := newServer(b, dir(len(g.servers)), conf, disk)
-		if s != nil {
-			g.servers = append(g.servers, s)
-		}
-		return err
-	}
 	first := r.Binaries[0]
-	soon := "" // replicas are in sync again soon
-	if !ability.Older(first.version, "3.0") {
-		soon = "repl-diskless-sync-delay 0\n"
-	}
 	switch g.kind {
 	case alone:
 		// Before, a reply could overtake the disk, and a torn end of the file was not mended.
-		return add(first, aof, isolated() && !ability.Older(first.version, "4.0"))
+		return g.add(r, first, aof, isolated() && !ability.Older(first.version, "4.0"))
 	case saved, unsaved:
-		return add(first, rdb, false)
+		return g.add(r, first, rdb, false)
 	case five:
 		for i := range 5 {
-			if err := add(r.Binaries[i%len(r.Binaries)], aof, false); err != nil {
+			if err := g.add(r, r.Binaries[i%len(r.Binaries)], aof, false); err != nil {
 				return err
 			}
 		}
 		return nil
-	case clustered:
-		for i := range 6 {
-			const node = "cluster-enabled yes\ncluster-node-timeout 1000\ncluster-slave-validity-factor 0\n"
-			if err := add(first, aof+soon+node, false); err != nil {
-				return fmt.Errorf("node %d: %w", i, err)
-			}
-		}
-		if _, err := realredis.Join(g.addrs()); err != nil {
-			return err
-		}
-	default:
-		for i := range 3 {
-			conf := aof + soon
-			if i > 0 {
-				host, port, _ := net.SplitHostPort(g.servers[0].addr)
-				conf += fmt.Sprintf("slaveof %s %s\n", host, port)
-			}
-			if err := add(first, conf, false); err != nil {
-				return err
-			}
-		}
-		if err := g.guard(first, r.Dir); err != nil {
-			return err
-		}
+	}
+	if err := g.replicated(r, first); err != nil {
+		return err
 	}
 	for i, s := range g.servers {
 		is, err := s.master()
@@ -160,6 +136,31 @@ func (g *group) start(r run) error {
 		g.looks.Go(func() { g.ask(s) })
 	}
 	return nil
+}
+
+// replicated starts a cluster, or a master with its replicas and Sentinels.
+func (g *group) replicated(r run, b binary) error {
+	conf, n := aof, 3
+	if !ability.Older(b.version, "3.0") {
+		conf += "repl-diskless-sync-delay 0\n" // replicas are in sync again soon
+	}
+	if g.kind == clustered {
+		conf, n = conf+"cluster-enabled yes\ncluster-node-timeout 1000\ncluster-slave-validity-factor 0\n", 6
+	}
+	for i := range n {
+		if i == 1 && g.kind != clustered {
+			host, port, _ := net.SplitHostPort(g.servers[0].addr)
+			conf += fmt.Sprintf("slaveof %s %s\n", host, port)
+		}
+		if err := g.add(r, b, conf, false); err != nil {
+			return fmt.Errorf("node %d: %w", i, err)
+		}
+	}
+	if g.kind == clustered {
+		_, err := realredis.Join(g.addrs())
+		return err
+	}
+	return g.guard(b, r.Dir)
 }
 
 // keysOn are the keys that the i-th server has, as a master or as a replica.

@@ -72,32 +72,9 @@ func (v *verdict) judge(r run, clients []*process, losses []history.Event, left 
 	form, _ := formOf(r.Lock)
 	j := history.Judge{Fenced: r.Kind != five && form != inTurn, Margin: 500 * time.Millisecond, Prompt: followed(r.Kind)}
 	v.Apart = map[string]int{}
-	var events []history.Event
-	calls := map[string][]wait{}
-	for i, p := range clients {
-		lines, err := read(p.diary)
-		if err != nil {
-			return err
-		}
-		said := false
-		for _, e := range lines {
-			switch e.Op {
-			case waited:
-				calls[e.Key] = append(calls[e.Key], wait{i, e.Asked, e.At})
-			case wrong:
-				v.broken("client %d: %s", i, e.Text)
-			case bye:
-				said = true
-			default:
-				events = append(events, e)
-			}
-		}
-		if !said {
-			v.broken("client %d did not end well", i)
-		}
-		for _, c := range p.crashes {
-			events = append(events, history.Event{Op: history.Crashed, By: fmt.Sprint(i), At: c.from, Until: c.to})
-		}
+	events, calls, err := v.read(clients)
+	if err != nil {
+		return err
 	}
 	byKey := map[string][]*history.Hold{}
 	for _, e := range events {
@@ -135,6 +112,37 @@ func (v *verdict) judge(r run, clients []*process, losses []history.Event, left 
 	}
 	v.check(r, byKey, &j)
 	return nil
+}
+
+// read returns what the clients have written down, and their calls of Lock, by key.
+func (v *verdict) read(clients []*process) (events []history.Event, calls map[string][]wait, err error) {
+	calls = map[string][]wait{}
+	for i, p := range clients {
+		lines, err := read(p.diary)
+		if err != nil {
+			return nil, nil, err
+		}
+		said := false
+		for _, e := range lines {
+			switch e.Op {
+			case waited:
+				calls[e.Key] = append(calls[e.Key], wait{i, e.Asked, e.At})
+			case wrong:
+				v.broken("client %d: %s", i, e.Text)
+			case bye:
+				said = true
+			default:
+				events = append(events, e)
+			}
+		}
+		if !said {
+			v.broken("client %d did not end well", i)
+		}
+		for _, c := range p.crashes {
+			events = append(events, history.Event{Op: history.Crashed, By: fmt.Sprint(i), At: c.from, Until: c.to})
+		}
+	}
+	return events, calls, nil
 }
 
 // An input of the model: a client gets the lock, or has given it up.

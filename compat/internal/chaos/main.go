@@ -58,48 +58,56 @@ func main() {
 		client(os.Args[2])
 		return
 	}
+	var each run // as the flags have it
 	total := flag.Duration("for", 2*time.Minute, "how long, all locks and servers together")
 	only := flag.String("lock", "", "these locks alone, separated by commas")
-	clients := flag.Int("clients", 12, "processes")
-	goroutines := flag.Int("goroutines", 2, "in each of them")
-	keys := flag.Int("keys", 2, "that they fight for")
-	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "of what goes wrong")
-	out := flag.String("out", "chaos", "where histories and pictures go")
+	flag.IntVar(&each.Clients, "clients", 12, "processes")
+	flag.IntVar(&each.Goroutines, "goroutines", 2, "in each of them")
+	flag.IntVar(&each.Keys, "keys", 2, "that they fight for")
+	flag.Uint64Var(&each.Seed, "seed", uint64(time.Now().UnixNano()), "of what goes wrong")
+	flag.StringVar(&each.Dir, "out", "chaos", "where histories and pictures go")
 	kind := flag.String("kind", "", "these kinds of servers alone, separated by commas: "+strings.Join(kinds, ", "))
 	atOnce := flag.Int("at-once", 3, "so many runs")
-	calm := flag.Bool("calm", false, "nothing is broken: how long do they wait by themselves?")
-	slots := flag.Bool("slots", false, "slots of a cluster move, too")
+	flag.BoolVar(&each.Calm, "calm", false, "nothing is broken: how long do they wait by themselves?")
+	flag.BoolVar(&each.Slots, "slots", false, "slots of a cluster move, too")
 	flag.Parse()
 
 	shared := isolate()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	runs, err := plan(*only, *kind, *seed)
+	runs, err := plan(each, *only, *kind)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		os.Exit(2)
 	}
-	each := *total * time.Duration(min(*atOnce, len(runs))) / time.Duration(len(runs))
-	fmt.Printf("-seed %d: %d runs of %v, %d at once\n", *seed, len(runs), each.Round(time.Second), *atOnce)
+	length := *total * time.Duration(min(*atOnce, len(runs))) / time.Duration(len(runs))
+	fmt.Printf("-seed %d: %d runs of %v, %d at once\n", each.Seed, len(runs), length.Round(time.Second), *atOnce)
 	if shared != nil {
 		fmt.Printf("no server is parted from another, and no disk is filled: "+
 			"this machine lets us have no namespaces of our own (%v); clients are cut off by their proxies\n", shared)
 	} else {
 		fmt.Println("servers are parted from each other in a network of our own, clients cut off by their proxies")
 	}
+	if broken := all(runs, length, *atOnce); broken {
+		fmt.Println("histories:", each.Dir)
+		os.Exit(1)
+	}
+}
+
+// all runs them, so many at once, and prints what came of each.
+func all(runs []run, length time.Duration, atOnce int) (broken bool) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	fmt.Print(heading)
 	var mu sync.Mutex
-	broken, sections, faults := false, 0, map[string]int{}
+	sections, faults := 0, map[string]int{}
 	var wg sync.WaitGroup
-	free := make(chan bool, *atOnce)
+	free := make(chan bool, atOnce)
 	for i, r := range runs {
 		free <- true
 		if ctx.Err() != nil {
 			break
 		}
-		r.For, r.Clients, r.Goroutines, r.Keys, r.Seed = each, *clients, *goroutines, *keys, *seed+uint64(i)
-		r.Calm, r.Slots = *calm, *slots
-		r.Dir = filepath.Join(*out, strings.NewReplacer(":", "-", "/", "-", " ", "-").Replace(r.Lock+r.Variant+"-"+r.Kind+"-"+r.Version))
+		r.For, r.Seed = length, r.Seed+uint64(i)
+		r.Dir = filepath.Join(r.Dir, strings.NewReplacer(":", "-", "/", "-", " ", "-").Replace(r.Lock+r.Variant+"-"+r.Kind+"-"+r.Version))
 		wg.Go(func() {
 			defer func() { <-free }()
 			v, err := r.run(ctx)
@@ -121,45 +129,88 @@ func main() {
 	wg.Wait()
 	fmt.Printf("%d sections; what was done:%s\n", sections, listed(faults))
 	fmt.Printf("figure: %d sections, broken: %v\n", sections, broken)
-	if broken {
-		fmt.Println("histories:", *out)
-		os.Exit(1)
-	}
+	return broken
 }
 
 // kinds are all, in the order of plan.
 var kinds = []string{alone, saved, unsaved, five, sentinels, replicated, clustered}
 
-// plan is every safe lock, or each that is named, on one server, of one of the versions that there are, in turn, which
-// writes a log or saves, in turn; and one lock, in turn, on each other kind of servers. The seed says whose turn it is.
-func plan(only, kind string, seed uint64) ([]run, error) {
-	var binaries []binary
+// binaries are those of redis-server that there are, with their versions.
+func binaries() (all []binary, err error) {
 	for _, path := range filepath.SplitList(cmp.Or(os.Getenv("SETNXLOCK_TEST_BINARIES"), "redis-server")) {
 		v, err := versionOf(path)
 		if err != nil {
 			return nil, err
 		}
-		binaries = append(binaries, binary{path, v})
+		all = append(all, binary{path, v})
 	}
-	newest := slices.MaxFunc(binaries, func(a, b binary) int {
+	return all, nil
+}
+
+// A planner makes the runs.
+type planner struct {
+	each     run      // what all have in common
+	only     []string // the locks that were named; none: all
+	kinds    []string
+	binaries []binary
+	newest   binary
+	turn     int // whose it is: by the seed
+	runs     []run
+}
+
+// plan is every safe lock, or each that is named, on one server, of one of the versions that there are, in turn, which
+// writes a log or saves, in turn; and one lock, in turn, on each other kind of servers. The seed says whose turn it is.
+func plan(each run, only, kind string) ([]run, error) {
+	p := planner{each: each, kinds: kinds, turn: int(each.Seed % 1000)}
+	if only != "" {
+		p.only = strings.Split(only, ",")
+	}
+	if kind != "" {
+		p.kinds = strings.Split(kind, ",")
+	}
+	var err error
+	if p.binaries, err = binaries(); err != nil {
+		return nil, err
+	}
+	p.newest = slices.MaxFunc(p.binaries, func(a, b binary) int {
 		if ability.Older(a.version, b.version) {
 			return -1
 		}
 		return 1
 	})
-	wanted := func(k string) bool { return kind == "" || slices.Contains(strings.Split(kind, ","), k) }
-	var runs []run
-	var names []string // of the locks on one server
-	turn := int(seed % 1000)
+	names := p.alone()
+	p.formed(true, "rw", alone, "2.2")
+	sets := []string{"tx:renamed", "set:lua", "getset:guarded", "tx:guarded", "set:watch"}
+	for i, name := range sets {
+		l, _ := locks.Get(name)
+		p.formed(i == p.turn%len(sets), "several "+name, alone, l.Since)
+		p.formed(false, "in turn "+name, clustered, "3.0") // when it is named: see -slots
+	}
+	p.groups(names)
+	if len(p.runs) == 0 {
+		return nil, fmt.Errorf("no lock %q on servers of kind %q", only, kind)
+	}
+	return p.runs, nil
+}
+
+// add adds a run of a lock on one kind of servers.
+func (p *planner) add(lock, variant, kind string, on ...binary) {
+	r := p.each
+	r.Lock, r.Variant, r.Kind, r.Binaries, r.Version = lock, variant, kind, on, on[0].version
+	p.runs = append(p.runs, r)
+}
+
+// alone are the locks on one server, which are returned.
+func (p *planner) alone() (names []string) {
 	for n, l := range locks.All() {
-		named := slices.Contains(strings.Split(only, ","), l.Name)
-		if l.New == nil || l.Shared || l.Family() == "rw" || only != "" && !named {
+		named := slices.Contains(p.only, l.Name)
+		if l.New == nil || l.Shared || l.Family() == "rw" || p.only != nil && !named {
 			continue
 		}
 		if (l.Flaw != "" || l.Instead != "") && !named { // named, they show what is found
 			continue
 		}
-		on := slices.DeleteFunc(slices.Clone(binaries), func(b binary) bool { return !works(l, b.version) })
+		on := slices.DeleteFunc(slices.Clone(p.binaries), func(b binary) bool { return !works(l, b.version) })
 		if len(on) == 0 {
 			continue
 		}
@@ -168,53 +219,47 @@ func plan(only, kind string, seed uint64) ([]run, error) {
 		if !strings.Contains(l.Name, "list") && !strings.Contains(l.Name, "script") && l.Name != "set:lua" {
 			variants = append(variants, "pinned")
 		}
-		keeping := slices.DeleteFunc([]string{alone, saved, alone}, func(k string) bool { return !wanted(k) })
+		keeping := slices.DeleteFunc([]string{alone, saved, alone}, func(k string) bool { return !slices.Contains(p.kinds, k) })
 		if len(keeping) > 0 {
-			b := on[(n+turn/9)%len(on)]
-			kind, variant := keeping[(n+turn)%len(keeping)], variants[(n+turn/3)%len(variants)]
-			runs = append(runs, run{Lock: l.Name, Variant: variant, Kind: kind, Binaries: []binary{b}, Version: b.version})
+			p.add(l.Name, variants[(n+p.turn/3)%len(variants)], keeping[(n+p.turn)%len(keeping)], on[(n+p.turn/9)%len(on)])
 		}
 	}
-	formed := func(drawn bool, name, kind, needs string) {
-		switch {
-		case !wanted(kind), only == "" && !drawn, only != "" && !slices.Contains(strings.Split(only, ","), name):
-		case ability.Older(newest.version, needs):
-			fmt.Printf("no %s on %s: it wants Redis %s\n", name, kind, needs)
-		default:
-			runs = append(runs, run{Lock: name, Kind: kind, Binaries: []binary{newest}, Version: newest.version})
-		}
+	return names
+}
+
+// formed is a lock that is taken in a form of its own: drawn, or named.
+func (p *planner) formed(drawn bool, name, kind, needs string) {
+	switch {
+	case !slices.Contains(p.kinds, kind), p.only == nil && !drawn, p.only != nil && !slices.Contains(p.only, name):
+	case ability.Older(p.newest.version, needs):
+		fmt.Printf("no %s on %s: it wants Redis %s\n", name, kind, needs)
+	default:
+		p.add(name, "", kind, p.newest)
 	}
-	formed(true, "rw", alone, "2.2")
-	sets := []string{"tx:renamed", "set:lua", "getset:guarded", "tx:guarded", "set:watch"}
-	for i, name := range sets {
-		l, _ := locks.Get(name)
-		formed(i == turn%len(sets), "several "+name, alone, l.Since)
-		formed(false, "in turn "+name, clustered, "3.0") // when it is named: see -slots
-	}
+}
+
+// groups are a lock on each kind of several servers.
+func (p *planner) groups(names []string) {
 	for _, k := range kinds[2:] {
-		if !wanted(k) || len(names) == 0 {
+		if !slices.Contains(p.kinds, k) || len(names) == 0 {
 			continue
 		}
 		suitable := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 			l, _ := locks.Get(name)
 			// SORT has no GET in a cluster
-			return !works(l, newest.version) || k == clustered && strings.Contains(l.Name, "list")
+			return !works(l, p.newest.version) || k == clustered && strings.Contains(l.Name, "list")
 		})
-		if ability.Older(newest.version, cmp.Or(since[k], "0")) || len(suitable) == 0 {
+		if ability.Older(p.newest.version, cmp.Or(since[k], "0")) || len(suitable) == 0 {
 			fmt.Printf("no %s: it wants Redis %s, and a lock that it can carry\n", k, since[k])
 			continue
 		}
-		turn++
-		r := run{Lock: suitable[turn%len(suitable)], Kind: k, Binaries: []binary{newest}, Version: newest.version}
+		p.turn++
+		on := []binary{p.newest}
 		if k == five {
-			r.Binaries = append(r.Binaries, slices.DeleteFunc(slices.Clone(binaries), func(b binary) bool { return b == newest })...)
+			on = append(on, slices.DeleteFunc(slices.Clone(p.binaries), func(b binary) bool { return b == p.newest })...)
 		}
-		runs = append(runs, r)
+		p.add(suitable[p.turn%len(suitable)], "", k, on...)
 	}
-	if len(runs) == 0 {
-		return nil, fmt.Errorf("no lock %q on servers of kind %q", only, kind)
-	}
-	return runs, nil
 }
 
 // works reports whether a lock is safe on a version.

@@ -62,7 +62,6 @@ func (r run) run(ctx context.Context) (v verdict, err error) {
 		return v, err
 	}
 	defer g.close()
-	random := rand.New(rand.NewPCG(r.Seed, 1))
 	until := time.Now().Add(r.For)
 	var clients []*process
 	defer func() {
@@ -74,37 +73,82 @@ func (r run) run(ctx context.Context) (v verdict, err error) {
 		}
 	}()
 	for i := range r.Clients {
-		p := &process{}
-		o := order{Client: i, Kind: r.Kind, Addrs: g.addrs(), Ways: map[string]string{}, Variant: r.Variant,
-			Goroutines: r.Goroutines, Keys: r.keys(), Seed: r.Seed, Until: until, Diary: filepath.Join(r.Dir, fmt.Sprintf("client-%d.jsonl", i))}
-		for n, s := range append(g.guards, g.servers...) {
-			way, err := newProxy(s.addr, r.Seed+uint64(i*100+n)*17, seen)
-			if err != nil {
-				return v, err
-			}
-			way.calm.Store(r.Calm)
-			p.ways = append(p.ways, way)
-			o.Ways[s.addr] = way.addr()
-		}
-		for _, s := range g.servers {
-			o.Locks = append(o.Locks, r.lockFor(s.version))
-			o.Millis = append(o.Millis, i%2 == 0 && !ability.Older(s.version, "2.6"))
-		}
-		p.diary = o.Diary
-		p.start = func() (*exec.Cmd, error) {
-			o.Seed++
-			text, _ := json.Marshal(o)
-			cmd := exec.Command(os.Args[0], "client", string(text))
-			cmd.Stderr = os.Stderr
-			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-			return cmd, cmd.Start()
-		}
-		if err := p.run(); err != nil {
+		p, err := r.client(g, i, until)
+		if err != nil {
 			return v, err
 		}
 		clients = append(clients, p)
 	}
+	if err := r.breakThings(ctx, g, clients, until); err != nil {
+		return v, err
+	}
+	for i, p := range clients {
+		if err := p.ends(time.Until(until) + 90*time.Second); err != nil {
+			v.broken("client %d: %v", i, err)
+		}
+	}
+	v.Counts = seen.all()
+	left, err := r.left(g)
+	if err != nil {
+		return v, err
+	}
+	// A save has a key that was about to get its TTL. Before 2.6.14 a rewrite of the AOF drops the TTL of a key that has
+	// ended and that the server has not removed yet: after a restart nothing ends it.
+	brought := r.Kind == alone && ability.Older(g.servers[0].version, "2.6.14")
+	return v, v.judge(r, clients, g.lost(), left, brought)
+}
+
+// client starts the i-th client, with a way of its own to each server.
+func (r run) client(g *group, i int, until time.Time) (*process, error) {
+	o := order{Client: i, Kind: r.Kind, Addrs: g.addrs(), Ways: map[string]string{}, Variant: r.Variant,
+		Goroutines: r.Goroutines, Keys: r.keys(), Seed: r.Seed, Until: until, Diary: filepath.Join(r.Dir, fmt.Sprintf("client-%d.jsonl", i))}
+	p := &process{diary: o.Diary}
+	for n, s := range append(g.guards, g.servers...) {
+		way, err := newProxy(s.addr, r.Seed+uint64(i*100+n)*17, g.seen)
+		if err != nil {
+			return nil, err
+		}
+		way.calm.Store(r.Calm)
+		p.ways = append(p.ways, way)
+		o.Ways[s.addr] = way.addr()
+	}
+	for _, s := range g.servers {
+		o.Locks = append(o.Locks, r.lockFor(s.version))
+		o.Millis = append(o.Millis, i%2 == 0 && !ability.Older(s.version, "2.6"))
+	}
+	p.start = func() (*exec.Cmd, error) {
+		o.Seed++
+		text, _ := json.Marshal(o)
+		cmd := exec.Command(os.Args[0], "client", string(text))
+		cmd.Stderr = os.Stderr
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		return cmd, cmd.Start()
+	}
+	return p, p.run()
+}
+
+// ends waits for a client, which was asked to end, for so long at most, and for what comes late of it.
+func (p *process) ends(within time.Duration) error {
+	defer func() {
+		for _, way := range p.ways {
+			way.under.Wait()
+		}
+	}()
+	done := make(chan error, 1)
+	go func() { done <- p.cmd.Wait() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(max(within, 90*time.Second)):
+		p.signal(syscall.SIGQUIT)
+		return errors.New("it has not ended 90 s after it was asked to")
+	}
+}
+
+// breakThings breaks clients, servers and what is between them until shortly before the end, and mends them.
+func (r run) breakThings(ctx context.Context, g *group, clients []*process, until time.Time) error {
 	const calm = 1500 * time.Millisecond
+	random := rand.New(rand.NewPCG(r.Seed, 1))
 	var last sync.WaitGroup // what ends a fault by itself
 	for ctx.Err() == nil {
 		wait := time.Duration(200+random.IntN(1800)) * time.Millisecond
@@ -116,39 +160,9 @@ func (r run) run(ctx context.Context) (v verdict, err error) {
 			continue
 		}
 		p, d := clients[random.IntN(len(clients))], time.Duration(random.Int64N(int64(2*time.Second)))
-		switch random.IntN(10) {
-		case 0, 1:
-			seen.add("client stopped")
-			p.signal(syscall.SIGSTOP)
-			p.away(2 * d)
-			last.Go(func() { time.Sleep(2 * d); p.signal(syscall.SIGCONT) })
-		case 2:
-			seen.add("client killed")
-			from := now()
-			p.signal(syscall.SIGKILL)
-			p.cmd.Wait() //nolint:errcheck // killed
-			p.crashes = append(p.crashes, span{from, now()})
-			if err := p.run(); err != nil {
-				return v, err
-			}
-		case 3:
-			seen.add("client partitioned")
-			p.away(d)
-			for i, way := range p.ways { // from all servers, or some
-				if i == 0 || random.IntN(2) == 0 {
-					way.cut.Store(true)
-					last.Go(func() { time.Sleep(d); way.cut.Store(false) })
-				}
-			}
-		case 4:
-			seen.add("connections dropped")
-			for _, way := range p.ways {
-				way.drop()
-			}
-		default:
-			if err := g.breakOne(random, d); err != nil {
-				return v, err
-			}
+		later := func(d time.Duration, what func()) { last.Go(func() { time.Sleep(d); what() }) }
+		if err := g.disturb(p, random, d, later); err != nil {
+			return err
 		}
 	}
 	g.heal()
@@ -161,33 +175,42 @@ func (r run) run(ctx context.Context) (v verdict, err error) {
 		}
 	}
 	last.Wait()
-	for i, p := range clients {
-		done := make(chan error, 1)
-		go func() { done <- p.cmd.Wait() }()
-		select {
-		case err := <-done:
-			if err != nil {
-				v.broken("client %d: %v", i, err)
+	return nil
+}
+
+// disturb does one thing to a client, or to the servers. later does what ends it.
+func (g *group) disturb(p *process, random *rand.Rand, d time.Duration, later func(time.Duration, func())) error {
+	switch random.IntN(10) {
+	case 0, 1:
+		g.seen.add("client stopped")
+		p.signal(syscall.SIGSTOP)
+		p.away(2 * d)
+		later(2*d, func() { p.signal(syscall.SIGCONT) })
+	case 2:
+		g.seen.add("client killed")
+		from := now()
+		p.signal(syscall.SIGKILL)
+		p.cmd.Wait() //nolint:errcheck // killed
+		p.crashes = append(p.crashes, span{from, now()})
+		return p.run()
+	case 3:
+		g.seen.add("client partitioned")
+		p.away(d)
+		for i, way := range p.ways { // from all servers, or some
+			if i == 0 || random.IntN(2) == 0 {
+				way.cut.Store(true)
+				later(d, func() { way.cut.Store(false) })
 			}
-		case <-time.After(max(0, time.Until(until)) + 90*time.Second):
-			p.signal(syscall.SIGQUIT)
-			v.broken("client %d has not ended 90 s after it was asked to", i)
 		}
-	}
-	for _, p := range clients {
+	case 4:
+		g.seen.add("connections dropped")
 		for _, way := range p.ways {
-			way.under.Wait() // what comes late has come
+			way.drop()
 		}
+	default:
+		return g.breakOne(random, d)
 	}
-	v.Counts = seen.all()
-	left, err := r.left(g)
-	if err != nil {
-		return v, err
-	}
-	// A save has a key that was about to get its TTL. Before 2.6.14 a rewrite of the AOF drops the TTL of a key that has
-	// ended and that the server has not removed yet: after a restart nothing ends it.
-	brought := r.Kind == alone && ability.Older(g.servers[0].version, "2.6.14")
-	return v, v.judge(r, clients, g.lost(), left, brought)
+	return nil
 }
 
 // keys are those that are fought for.

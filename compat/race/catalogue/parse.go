@@ -158,27 +158,20 @@ func (p *parser) comment(text string, n int) error {
 func (p *parser) setting(word, rest string) (known bool, err error) {
 	c := &p.run.Config
 	f := strings.Fields(rest)
+	if n := map[string]*int{"clients": &c.Clients, "attempts": &c.Attempts, "star": &p.s.Star}[word]; n != nil {
+		return true, number(rest, n)
+	}
 	switch word {
 	case "algorithm":
 		c.Algorithm = strings.ReplaceAll(rest, " ", "")
 	case "survives":
-		if p.surviving {
-			return true, fmt.Errorf("a second survivor")
-		}
-		p.surviving, p.s.Survives = true, p.s.Run
-		p.run = &p.s.Survives
-		p.run.Schedule, p.run.Config.Algorithm, p.run.Notes = "", strings.ReplaceAll(rest, " ", ""), nil
-		p.run.Config.Skew, p.run.Config.Given = slices.Clone(p.run.Config.Skew), slices.Clone(p.run.Config.Given)
+		err = p.survives(strings.ReplaceAll(rest, " ", ""))
 	case "server":
 		c.Server = rest
 		err = knownServers(rest)
 	case "servers":
 		p.s.Servers = f
 		err = knownServers(f...)
-	case "clients":
-		err = number(rest, &c.Clients)
-	case "attempts":
-		err = number(rest, &c.Attempts)
 	case "ttl", "within", "extend":
 		err = c.Set(word + "=" + rest)
 	case "bare", "fence":
@@ -200,16 +193,11 @@ func (p *parser) setting(word, rest string) (known bool, err error) {
 			err = fmt.Errorf(`want "nothing given"`)
 		}
 	case "clock":
-		who, by, _ := strings.Cut(rest, " ")
-		i, err := client(who)
-		if err != nil {
-			return true, err
+		var by *time.Duration
+		var text string
+		if by, text, err = ofClient(&c.Skew, rest); err == nil {
+			*by, err = time.ParseDuration(text)
 		}
-		for len(c.Skew) <= i {
-			c.Skew = append(c.Skew, 0)
-		}
-		c.Skew[i], err = time.ParseDuration(by)
-		return true, err
 	case "only":
 		c.Invariants = f
 		for _, v := range f {
@@ -218,24 +206,18 @@ func (p *parser) setting(word, rest string) (known bool, err error) {
 			}
 		}
 	case "expect":
-		switch {
-		case rest == "no violation":
-			p.s.Expect = race.Verdict{}
-			return true, nil
-		case len(f) != 4 || f[0] != "violation" || f[2] != "at" || !slices.Contains(race.Invariants(), f[1]):
-			return true, fmt.Errorf(`expect %s, want "expect violation INVARIANT at STEP" or "expect no violation"`, rest)
+		what, violated := strings.CutPrefix(rest, "violation ")
+		if p.s.Expect, err = breaks(what); rest == "no violation" {
+			p.s.Expect, err = race.Verdict{}, nil
+		} else if err != nil || !violated {
+			err = fmt.Errorf(`expect %s, want "expect violation INVARIANT at STEP" or "expect no violation"`, rest)
 		}
-		p.s.Expect.Violated = f[1]
-		err = number(f[3], &p.s.Expect.Step)
 	case "also":
-		if len(f) != 3 || f[1] != "at" || !slices.Contains(race.Invariants(), f[0]) {
-			return true, fmt.Errorf(`also %s, want "also INVARIANT at STEP"`, rest)
+		var v race.Verdict
+		if v, err = breaks(rest); err != nil {
+			err = fmt.Errorf(`also %s, want "also INVARIANT at STEP"`, rest)
 		}
-		v := race.Verdict{Violated: f[0]}
-		err = number(f[2], &v.Step)
 		p.s.Also = append(p.s.Also, v)
-	case "star":
-		err = number(rest, &p.s.Star)
 	case "answer":
 		if p.s.Exercise == nil {
 			return true, fmt.Errorf("an answer before its exercise")
@@ -247,29 +229,59 @@ func (p *parser) setting(word, rest string) (known bool, err error) {
 	return true, err
 }
 
+// survives begins the part of a lock that survives.
+func (p *parser) survives(algorithm string) error {
+	if p.surviving {
+		return fmt.Errorf("a second survivor")
+	}
+	p.surviving, p.s.Survives = true, p.s.Run
+	p.run = &p.s.Survives
+	c := &p.run.Config
+	p.run.Schedule, c.Algorithm, p.run.Notes = "", algorithm, nil
+	c.Skew, c.Given = slices.Clone(c.Skew), slices.Clone(c.Given)
+	return nil
+}
+
+// breaks reads "INVARIANT at STEP".
+func breaks(text string) (v race.Verdict, err error) {
+	f := strings.Fields(text)
+	if len(f) != 3 || f[1] != "at" || !slices.Contains(race.Invariants(), f[0]) {
+		return v, errors.New("no verdict")
+	}
+	v.Violated = f[0]
+	return v, number(f[2], &v.Step)
+}
+
+// ofClient is the place in a list of the client with which a line begins, and the rest of the line.
+func ofClient[T any](list *[]T, line string) (at *T, rest string, err error) {
+	who, rest, _ := strings.Cut(line, " ")
+	i, err := client(who)
+	for len(*list) <= i {
+		*list = append(*list, *new(T))
+	}
+	return &(*list)[i], rest, err
+}
+
 // text reads a line that is a sentence to its end. It reports whether it is one.
 func (p *parser) text(word, rest string) (known bool, err error) {
+	if s := map[string]*string{"so": &p.s.So, "fix": &p.s.Fix, "instead": &p.s.Instead}[word]; s != nil {
+		if *s != "" {
+			return true, fmt.Errorf("a second one")
+		}
+		*s = rest
+		return true, nil
+	}
 	switch word {
 	case "let":
 		p.s.Let = append(p.s.Let, rest)
 	case "then":
 		p.s.Then = append(p.s.Then, rest)
-	case "so":
-		err = once(&p.s.So, rest)
-	case "fix":
-		err = once(&p.s.Fix, rest)
-	case "instead":
-		err = once(&p.s.Instead, rest)
 	case "note":
-		who, text, _ := strings.Cut(rest, " ")
-		i, err := client(who)
-		if err != nil {
-			return true, err
+		var at *string
+		var text string
+		if at, text, err = ofClient(&p.run.Notes, rest); err == nil {
+			*at = text
 		}
-		for len(p.run.Notes) <= i {
-			p.run.Notes = append(p.run.Notes, "")
-		}
-		p.run.Notes[i] = text
 	case "why":
 		step, text, _ := strings.Cut(rest, " ")
 		n := 0
@@ -344,13 +356,5 @@ func number(s string, n *int) error {
 		return fmt.Errorf("%q is not a number from 1", s)
 	}
 	*n = got
-	return nil
-}
-
-func once(s *string, text string) error {
-	if *s != "" {
-		return fmt.Errorf("a second one")
-	}
-	*s = text
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/race"
 )
 
@@ -151,49 +150,12 @@ func (r Run) trace() (race.Trace, error) {
 	return t, nil
 }
 
-// Happens returns the servers on which the scenario happens just so, by running
-// it on all of them.
-func (s Scenario) Happens() []string {
-	var on []string
-	for _, server := range append(oldredis.Versions(), oldredis.Profiles()...) {
-		if breaks, err := s.Breaks(server); err == nil && slices.Equal(breaks, s.Breaking()) {
-			on = append(on, server)
-		}
-	}
-	return on
-}
-
 // Breaking is all that the scenario says it breaks, in the order of race.Invariants.
 func (s Scenario) Breaking() []race.Verdict {
 	list := append([]race.Verdict{s.Expect}, s.Also...)
 	place := func(v race.Verdict) int { return slices.Index(race.Invariants(), v.Violated) }
 	slices.SortFunc(list, func(a, b race.Verdict) int { return cmp.Compare(place(a), place(b)) })
 	return list
-}
-
-// Breaks returns what the scenario's schedule breaks on a server, each invariant checked
-// alone: checked together, the first one hides what another would show at the same step.
-func (s Scenario) Breaks(server string) ([]race.Verdict, error) {
-	var list []race.Verdict
-	for _, invariant := range race.Invariants() {
-		run := s.Run
-		run.Config.Server = server
-		switch c := run.Config; {
-		case invariant == "fencing" && !c.Write, invariant == "fence-order" && !c.Fence, invariant == "fairness" && !c.Wait:
-			continue
-		case c.Invariants != nil && !slices.Contains(c.Invariants, invariant):
-			continue
-		}
-		run.Config.Invariants = []string{invariant}
-		t, err := run.trace()
-		if err != nil {
-			return list, fmt.Errorf("%s: %w", s.Name, err)
-		}
-		if t.Verdict.Violated != "" {
-			list = append(list, t.Verdict)
-		}
-	}
-	return list, nil
 }
 
 // Check judges an answer to the scenario's exercise: a schedule of its words. The

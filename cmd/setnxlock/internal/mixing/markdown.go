@@ -35,15 +35,6 @@ func Shown() []Party {
 	)
 }
 
-// Summary returns the parties of the table in docs/mixing.md, one for each way to behave on a key.
-func Summary() []Party {
-	return named(
-		"ours/getset:guarded/redis-py-2.9", "ours/getset:patient", "ours/tx:guarded",
-		"theirs/redis-py-2.2.3", "theirs/redis-py-2.9", "theirs/node-resque", "theirs/jedis-lock", "theirs/npm-redis-lock-0.0", "theirs/machinery",
-		"theirs/redis-in-action", "theirs/redis-py-2.10", "theirs/redis-py-3", "theirs/locky",
-	)
-}
-
 // Mixed returns the parties of the whole matrix: all except our classic variant in most dialects,
 // where it differs from the guarded one in the same way. Pair computes those too.
 func Mixed() []Party {
@@ -152,12 +143,4 @@ func (m Matrix) inherited(v Verdict) bool {
 // owns reports whether the fleet by itself is stuck after the same event.
 func (m Matrix) owns(s Stuck) bool {
 	return slices.ContainsFunc(m.Of(s.Of, s.Of).Stuck, func(o Stuck) bool { return o.When == s.When })
-}
-
-// grade returns what it takes until two hold the lock as one character.
-func (m Matrix) grade(v Verdict) string {
-	if v.Clash == nil {
-		return "."
-	}
-	return map[Grade]string{AtOnce: "x", Takeover: "t", Early: "e", Late: "l"}[v.Clash.Grade]
 }

@@ -96,27 +96,25 @@ var locks = sync.OnceValue(func() race.Locks {
 	return all
 })
 
-// gather keeps the first of the parties that behave alike, and lists the others in it.
-func gather(list []Party, same func(i int) string) []Party {
-	var all []Party
-	at := map[string]int{}
-	for i, p := range list {
-		key := same(i)
-		if n, ok := at[key]; ok {
-			all[n].Alike = append(all[n].Alike, p.Name)
-			continue
-		}
-		at[key] = len(all)
-		all = append(all, p)
+// A lineup is parties, the first of those that behave alike, which has the others in it.
+type lineup struct {
+	all []Party
+	at  map[string]int // by all that others can notice
+}
+
+func (l *lineup) add(p Party, key string) {
+	if n, ok := l.at[key]; ok {
+		l.all[n].Alike = append(l.all[n].Alike, p.Name)
+		return
 	}
-	return all
+	l.at[key] = len(l.all)
+	l.all = append(l.all, p)
 }
 
 // theirs returns the clients in the field, as published. mlanett's redis-lock is missing: it shares
 // no key with other clients.
 func theirs() []Party {
-	var list []Party
-	var keys []string
+	l := lineup{at: map[string]int{}}
 	for _, f := range dialect.All() {
 		if f.Kind == dialect.TwoKeys {
 			continue
@@ -129,17 +127,17 @@ func theirs() []Party {
 		} else {
 			p.make = func(token func() string) protocol.Algorithm { return tokened{client{f, m, token}} }
 		}
-		list, keys = append(list, p), append(keys, behaviour(f, m))
+		l.add(p, behaviour(f, m))
 		if f.Repair {
 			q := p
 			q.Name, q.Says = p.Name+"/3s", p.Says+"; its leases are 3 s, whatever the other's are"
 			q.make = func(token func() string) protocol.Algorithm {
 				return short{tokened{client{f, m, token}}, 3 * time.Second}
 			}
-			list, keys = append(list, q), append(keys, q.Name)
+			l.add(q, q.Name)
 		}
 	}
-	return gather(list, func(i int) string { return keys[i] })
+	return l.all
 }
 
 // behaviour describes everything about a client that others can notice.
@@ -154,12 +152,7 @@ func behaviour(f dialect.Format, m quirks) string {
 
 // ours returns this module's locks: the timestamp locks in each dialect, and the token locks.
 func ours() []Party {
-	var list []Party
-	var keys []string
-	add := func(name, says string, kind dialect.Kind, key string, margins []time.Duration, make func(token func() string) protocol.Algorithm) {
-		list = append(list, Party{Name: "ours/" + name, Says: says, Kind: kind, Ours: true, margins: margins, make: make})
-		keys = append(keys, key)
-	}
+	l := lineup{at: map[string]int{}}
 	for _, variant := range []string{"guarded", "classic"} {
 		for _, f := range dialect.All() {
 			d, err := getsetlock.Named(f.Name)
@@ -167,55 +160,66 @@ func ours() []Party {
 				continue // a token, or two keys
 			}
 			d.Nonce = d.Nonce || d.Float
-			margins := quirks{}.margins(f)
 			same := d
 			same.Name, same.Equal = "", d.Equal && variant == "classic"
-			add("getset:"+variant+"/"+f.Name, "getset:"+variant+" in the dialect "+f.Name, f.Kind, fmt.Sprint(variant, same), margins,
-				func(token func() string) protocol.Algorithm {
+			l.ours(fmt.Sprint(variant, same), Party{Name: "getset:" + variant + "/" + f.Name, Says: "getset:" + variant + " in the dialect " + f.Name, Kind: f.Kind, margins: quirks{}.margins(f),
+				make: func(token func() string) protocol.Algorithm {
 					o := getsetlock.Options{Dialect: d, Nonce: func() string { return before[d.Owner] + token() }}
 					if variant == "classic" {
 						return getsetlock.Classic{Options: o}
 					}
 					return getsetlock.Guarded{Options: o}
-				})
+				}})
 		}
 	}
-	add("getset:patient", "getset:patient, float seconds: takes over a value that has not changed for 10 s", dialect.FloatSeconds, "patient", nil,
-		func(token func() string) protocol.Algorithm {
+	l.ours("patient", Party{Name: "getset:patient", Says: "getset:patient, float seconds: takes over a value that has not changed for 10 s", Kind: dialect.FloatSeconds,
+		make: func(token func() string) protocol.Algorithm {
 			return getsetlock.Patient{Options: getsetlock.Options{Nonce: token}, Lease: lease}
-		})
+		}})
 	for _, seconds := range []int{1, 20} {
 		d := getsetlock.Float
 		d.Margin = time.Duration(seconds) * time.Second
-		add(fmt.Sprintf("getset:guarded/margin-%ds", seconds), fmt.Sprintf("getset:guarded, float seconds, that waits %d s longer before a takeover", seconds),
-			dialect.FloatSeconds, d.Margin.String(), []time.Duration{d.Margin}, func(token func() string) protocol.Algorithm {
+		l.ours(d.Margin.String(), Party{Name: fmt.Sprintf("getset:guarded/margin-%ds", seconds), Says: fmt.Sprintf("getset:guarded, float seconds, that waits %d s longer before a takeover", seconds),
+			Kind: dialect.FloatSeconds, margins: []time.Duration{d.Margin}, make: func(token func() string) protocol.Algorithm {
 				return getsetlock.Guarded{Options: getsetlock.Options{Dialect: d, Nonce: token}}
-			})
+			}})
 	}
-	token := func(name, says string, make func(token func() string) protocol.Algorithm) {
-		add(name, says, dialect.Python, name, nil, func(token func() string) protocol.Algorithm {
-			return make(func() string { return hex + token() })
-		})
+	for _, t := range tokens {
+		l.ours(t.name, Party{Name: t.name, Says: t.says, Kind: dialect.Python, make: func(token func() string) protocol.Algorithm {
+			return t.make(func() string { return hex + token() })
+		}})
 	}
-	token("tx:classic", "SETNX, then EXPIRE; released under WATCH", func(t func() string) protocol.Algorithm {
+	return l.all
+}
+
+func (l *lineup) ours(key string, p Party) {
+	p.Name, p.Ours = "ours/"+p.Name, true
+	l.add(p, key)
+}
+
+// tokens are our locks that write them.
+var tokens = []struct {
+	name, says string
+	make       func(token func() string) protocol.Algorithm
+}{
+	{"tx:classic", "SETNX, then EXPIRE; released under WATCH", func(t func() string) protocol.Algorithm {
 		return txlock.Classic{Options: txlock.Options{Token: t}}
-	})
-	token("tx:classic/published", "the same, with the published TTL repair", func(t func() string) protocol.Algorithm {
+	}},
+	{"tx:classic/published", "the same, with the published TTL repair", func(t func() string) protocol.Algorithm {
 		return broken.RepairAtOnce{Options: txlock.Options{Token: t}}
-	})
-	token("tx:guarded", "SETEX under WATCH", func(t func() string) protocol.Algorithm {
+	}},
+	{"tx:guarded", "SETEX under WATCH", func(t func() string) protocol.Algorithm {
 		return txlock.Guarded{Options: txlock.Options{Token: t}}
-	})
-	token("tx:renamed", "SETEX to another name, RENAMENX", func(t func() string) protocol.Algorithm {
+	}},
+	{"tx:renamed", "SETEX to another name, RENAMENX", func(t func() string) protocol.Algorithm {
 		return txlock.Renamed{Options: txlock.Options{Token: t}}
-	})
-	token("set:lua", "SET NX PX; released by a script", func(t func() string) protocol.Algorithm {
+	}},
+	{"set:lua", "SET NX PX; released by a script", func(t func() string) protocol.Algorithm {
 		return setlock.Lua{Options: setlock.Options{Token: t}}
-	})
-	token("set:watch", "SET NX PX; released under WATCH", func(t func() string) protocol.Algorithm {
+	}},
+	{"set:watch", "SET NX PX; released under WATCH", func(t func() string) protocol.Algorithm {
 		return setlock.Watched{Options: setlock.Options{Token: t}}
-	})
-	return gather(list, func(i int) string { return keys[i] })
+	}},
 }
 
 // before precedes the twelve digits that make an owner unique.

@@ -21,6 +21,15 @@ const (
 	begin, ends = "<!-- The table is computed: make mixing -->\n", "<!-- the end of the table -->\n"
 )
 
+// Summary returns the parties of the table in docs/mixing.md, one for each way to behave on a key.
+func Summary() []Party {
+	return named(
+		"ours/getset:guarded/redis-py-2.9", "ours/getset:patient", "ours/tx:guarded",
+		"theirs/redis-py-2.2.3", "theirs/redis-py-2.9", "theirs/node-resque", "theirs/jedis-lock", "theirs/npm-redis-lock-0.0", "theirs/machinery",
+		"theirs/redis-in-action", "theirs/redis-py-2.10", "theirs/redis-py-3", "theirs/locky",
+	)
+}
+
 // summary is the matrix of the page's table, computed once: some seconds.
 var summary = sync.OnceValues(func() (Matrix, error) { return Compute(context.Background(), Summary(), nil) })
 

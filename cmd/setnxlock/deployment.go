@@ -15,13 +15,13 @@ import (
 	"github.com/setnxlock/setnxlock/compat/sentinel"
 )
 
-// sentinelDeployment is the master that --sentinel names. master is the address of --redis, if there
-// is one, of which all but the port counts.
-func (a *app) sentinelDeployment(master []address) (*deployment, error) {
-	const hint = "it is NAME@host:port, with further Sentinels after commas; one with a password is redis://:password@host:port"
+const sentinelHint = "it is NAME@host:port, with further Sentinels after commas; one with a password is redis://:password@host:port"
+
+// sentinels are those of --sentinel, as text and taken apart, and the name of their master.
+func (a *app) sentinels() (name, list string, all []address, err error) {
 	name, list, ok := strings.Cut(a.sentinel, "@")
 	if !ok || name == "" || list == "" || strings.Contains(name, ":") {
-		return nil, exit.Because(exit.Wrong, errors.New("--sentinel does not name a master and its Sentinels"), hint)
+		return "", "", nil, exit.Because(exit.Wrong, errors.New("--sentinel does not name a master and its Sentinels"), sentinelHint)
 	}
 	args := strings.Split(list, ",")
 	for i, arg := range args {
@@ -29,9 +29,18 @@ func (a *app) sentinelDeployment(master []address) (*deployment, error) {
 			args[i] += ":26379"
 		}
 	}
-	sentinels, err := parseAddresses(args)
+	if all, err = parseAddresses(args); err != nil {
+		err = exit.Because(exit.Wrong, fmt.Errorf("--sentinel names no address: %w", err), sentinelHint)
+	}
+	return name, list, all, err
+}
+
+// sentinelDeployment is the master that --sentinel names. master is the address of --redis, if there
+// is one, of which all but the port counts.
+func (a *app) sentinelDeployment(master []address) (*deployment, error) {
+	name, list, sentinels, err := a.sentinels()
 	if err != nil {
-		return nil, exit.Because(exit.Wrong, fmt.Errorf("--sentinel names no address: %w", err), hint)
+		return nil, err
 	}
 	if len(master) > 1 {
 		return nil, exit.Because(
@@ -63,7 +72,7 @@ func (a *app) sentinelDeployment(master []address) (*deployment, error) {
 			return nil, exit.Because(
 				exit.Wrong,
 				errors.New("a Sentinel has neither a socket nor a database in its address, and its master no socket"),
-				hint,
+				sentinelHint,
 			)
 		}
 		sentinels[i] = at

@@ -155,47 +155,23 @@ func (a *app) repair(keys []string, f repairFlags) error {
 		defer c.Close()
 		return do(c)
 	}
-	var seen []verdict.Verdict
-	var looked int
-	err = on(func(c redis.Conn) (err error) {
-		seen, looked, err = a.suspects(ctx, c, keys, f)
-		return err
-	})
+	plan, of, looked, err := a.remedies(ctx, on, keys, f)
 	if err != nil {
 		return err
 	}
-	of, err := a.whose(seen)
-	if err != nil {
-		return err
-	}
-	plan := make([]remedy, 0, len(seen))
-	for _, v := range seen {
-		plan = append(plan, of.remedy(v, len(keys) > 0))
-	}
-	if slices.ContainsFunc(plan, acts) {
-		if err := a.watchFor(ctx, plan, f.lease); err != nil {
-			return err
-		}
-		if err := on(func(c redis.Conn) error { return again(c, plan) }); err != nil {
-			return err
-		}
-	}
-	ask := !f.dryRun && slices.ContainsFunc(plan, acts)
+	do := !f.dryRun && slices.ContainsFunc(plan, acts) && (f.yes || !f.asJSON)
 	if !f.asJSON {
 		if err := printRemedies(a, plan, of, looked, f); err != nil {
 			return err
 		}
 	}
-	if ask && !f.yes {
-		if f.asJSON {
-			ask = false
-		} else if err := a.confirm("Do this?"); err != nil {
+	if do && !f.yes {
+		if err := a.confirm("Do this?"); err != nil {
 			return err
 		}
 	}
-	if ask {
-		err := on(func(c redis.Conn) error { return a.apply(c, plan, f) })
-		if err != nil {
+	if do {
+		if err := on(func(c redis.Conn) error { return a.apply(c, plan, f) }); err != nil {
 			return err
 		}
 	}
@@ -206,9 +182,34 @@ func (a *app) repair(keys []string, f repairFlags) error {
 			Keys    int      `json:"keys"`
 			Applied bool     `json:"applied"`
 			Plan    []remedy `json:"plan"`
-		}{p.one().name, of.name, looked, ask, plan})
+		}{p.one().name, of.name, looked, do, plan})
 	}
 	return nil
+}
+
+// remedies are the plan, after a second look, whose locks it is of, and how many keys were looked at.
+func (a *app) remedies(ctx context.Context, on func(func(redis.Conn) error) error, keys []string, f repairFlags) (plan []remedy, of repairing, looked int, err error) {
+	var seen []verdict.Verdict
+	err = on(func(c redis.Conn) (err error) {
+		seen, looked, err = a.suspects(ctx, c, keys, f)
+		return err
+	})
+	if err == nil {
+		of, err = a.whose(seen)
+	}
+	if err != nil {
+		return nil, of, looked, err
+	}
+	plan = make([]remedy, 0, len(seen))
+	for _, v := range seen {
+		plan = append(plan, of.remedy(v, len(keys) > 0))
+	}
+	if slices.ContainsFunc(plan, acts) {
+		if err = a.watchFor(ctx, plan, f.lease); err == nil {
+			err = on(func(c redis.Conn) error { return again(c, plan) })
+		}
+	}
+	return plan, of, looked, err
 }
 
 // suspects are the verdicts on the keys that were named, or of those that match which are not

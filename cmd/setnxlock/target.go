@@ -190,52 +190,39 @@ func (l *later) chosen(ctx context.Context) (compat.Backend, error) {
 	return b, nil
 }
 
-func (l *later) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Grant, error) {
+// on returns what do comes to on the lock, or otherwise while there is none.
+func on[T any](ctx context.Context, l *later, otherwise T, do func(compat.Backend) (T, error)) (T, error) {
 	b, err := l.chosen(ctx)
 	if err != nil {
-		return compat.Grant{Lease: compat.Lease{Key: key}}, err
+		return otherwise, err
 	}
-	return b.Acquire(ctx, now, key, ttl)
+	return do(b)
+}
+
+func (l *later) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Grant, error) {
+	return on(ctx, l, compat.Grant{Lease: compat.Lease{Key: key}}, func(b compat.Backend) (compat.Grant, error) { return b.Acquire(ctx, now, key, ttl) })
 }
 
 func (l *later) Extend(ctx context.Context, now func() time.Time, lease compat.Grant, ttl time.Duration) (compat.Grant, error) {
-	b, err := l.chosen(ctx)
-	if err != nil {
-		return lease, err
-	}
-	return b.Extend(ctx, now, lease, ttl)
+	return on(ctx, l, lease, func(b compat.Backend) (compat.Grant, error) { return b.Extend(ctx, now, lease, ttl) })
 }
 
 func (l *later) Release(ctx context.Context, now func() time.Time, lease compat.Grant) error {
-	b, err := l.chosen(ctx)
-	if err != nil {
-		return err
-	}
-	return b.Release(ctx, now, lease)
+	_, err := on(ctx, l, lease, func(b compat.Backend) (compat.Grant, error) { return lease, b.Release(ctx, now, lease) })
+	return err
 }
 
 func (l *later) Inspect(ctx context.Context, now func() time.Time, key string) (compat.State, error) {
-	b, err := l.chosen(ctx)
-	if err != nil {
-		return compat.State{Key: key}, err
-	}
-	return b.Inspect(ctx, now, key)
+	return on(ctx, l, compat.State{Key: key}, func(b compat.Backend) (compat.State, error) { return b.Inspect(ctx, now, key) })
 }
 
 func (l *later) Repair(ctx context.Context, now func() time.Time, s compat.State, ttl time.Duration) error {
-	b, err := l.chosen(ctx)
-	if err != nil {
-		return err
-	}
-	return b.Repair(ctx, now, s, ttl)
+	_, err := on(ctx, l, s, func(b compat.Backend) (compat.State, error) { return s, b.Repair(ctx, now, s, ttl) })
+	return err
 }
 
 func (l *later) Find(ctx context.Context, now func() time.Time, key, value string) (compat.Grant, error) {
-	b, err := l.chosen(ctx)
-	if err != nil {
-		return compat.Grant{Lease: compat.Lease{Key: key}}, err
-	}
-	return b.Find(ctx, now, key, value)
+	return on(ctx, l, compat.Grant{Lease: compat.Lease{Key: key}}, func(b compat.Backend) (compat.Grant, error) { return b.Find(ctx, now, key, value) })
 }
 
 // Abilities are those of the lock, if it was chosen: of one that is away nothing is relied on.

@@ -102,14 +102,42 @@ func (c *suite) crowd(t testing.TB) {
 	}
 }
 
+// A section is what a lock keeps clients from being in at once.
+type section struct {
+	alone, together, overlaps, counter atomic.Int32
+	fence                              atomic.Int64
+}
+
+// enter is for a client that may find nobody inside; done leaves.
+func (s *section) enter() (done func()) {
+	if s.alone.Add(1) != 1 || s.together.Load() != 0 {
+		s.overlaps.Add(1)
+	}
+	seen := s.counter.Load()
+	return func() {
+		s.counter.Store(seen + 1) // not Add: an update that got lost is to be seen
+		s.alone.Add(-1)
+	}
+}
+
+// join is for one that may find others like it.
+func (s *section) join() (done func()) {
+	s.together.Add(1)
+	return func() {
+		if s.alone.Load() != 0 {
+			s.overlaps.Add(1)
+		}
+		s.together.Add(-1)
+	}
+}
+
 // contend lets the clients of processes take a key three times each, and checks that nobody stands beside one
 // that does not share, and that no update gets lost there.
 func (c *suite) contend(t testing.TB, name string, processes, clients int, open func(p int) (k *compat.Locker, shares bool)) {
 	defer c.turn()()
 	const rounds = 3
 	key, ctx := c.key(name), within(t, 60*time.Second)
-	var alone, together, overlaps, counter atomic.Int32
-	var fence atomic.Int64
+	var inside section
 	want := int32(0)
 	var wg sync.WaitGroup
 	for p := range processes {
@@ -122,33 +150,21 @@ func (c *suite) contend(t testing.TB, name string, processes, clients int, open 
 			if err != nil {
 				return err
 			}
-			seen := int32(0)
-			if shares {
-				together.Add(1)
-			} else {
-				if alone.Add(1) != 1 || together.Load() != 0 {
-					overlaps.Add(1)
-				}
-				if c.Fence && fence.Swap(lock.Fence()) >= lock.Fence() {
+			enter := inside.join
+			if !shares {
+				enter = inside.enter
+				if c.Fence && inside.fence.Swap(lock.Fence()) >= lock.Fence() {
 					t.Errorf("fence %d, and none before it was lower", lock.Fence())
 				}
-				seen = counter.Load()
 			}
+			done := enter()
 			if _, err := k.Inspect(ctx, key); err != nil { // some time passes inside
 				t.Error(err)
 			}
 			for range processes * clients { // in which the others run, on a machine with few processors too
 				runtime.Gosched()
 			}
-			if shares {
-				if alone.Load() != 0 {
-					overlaps.Add(1)
-				}
-				together.Add(-1)
-			} else {
-				counter.Store(seen + 1) // not Add: an update that got lost is to be seen
-				alone.Add(-1)
-			}
+			done()
 			return lock.Release(ctx)
 		}
 		for range clients {
@@ -163,7 +179,7 @@ func (c *suite) contend(t testing.TB, name string, processes, clients int, open 
 		}
 	}
 	wg.Wait()
-	if n, sum := overlaps.Load(), counter.Load(); n != 0 || sum != want {
+	if n, sum := inside.overlaps.Load(), inside.counter.Load(); n != 0 || sum != want {
 		t.Errorf("%d overlaps, counter at %d, want 0 and %d", n, sum, want)
 	}
 }

@@ -84,8 +84,7 @@ func servers(t *testing.T) map[string]string {
 
 func get(t testing.TB, s compat.Source) redis.Conn {
 	t.Helper()
-	c := must.Get(s.Get(context.Background(), "k"))(t)
-	return c
+	return must.Get(s.Get(context.Background(), "k"))(t)
 }
 
 func version(t testing.TB, s compat.Source) string {
@@ -122,162 +121,182 @@ func RESP3(t *testing.T, open Open) {
 
 // Connections checks what the engine assumes of a connection.
 func Connections(t *testing.T, open Open) {
-	t.Run("replies", func(t *testing.T) {
-		c := get(t, open(t, realredis.Start(t), 1))
-		defer c.Close()
-		c.Send("MULTI")              //nolint:errcheck // Do tells
-		c.Send("SET", "k", "v")      //nolint:errcheck
-		c.Send("GET", "k")           //nolint:errcheck
-		c.Send("INCR", "k")          //nolint:errcheck
-		c.Send("GET", []byte("no"))  //nolint:errcheck
-		c.Send("STRLEN", "k")        //nolint:errcheck
-		c.Send("EXISTS", int64(500)) //nolint:errcheck
-		r, err := redis.Values(c.Do("EXEC"))
-		if err != nil || len(r) != 6 {
-			t.Fatalf("EXEC: %v, %v", r, err)
+	for name, check := range map[string]func(t *testing.T, open Open){
+		"replies":                                   replies,
+		"one at a time":                             oneAtATime,
+		"broken by a context":                       brokenByAContext,
+		"returned in MULTI":                         returnedInMulti,
+		"a server that does not answer":             noAnswer,
+		"shared, and a server that does not answer": sharedNoAnswer,
+		"a server that has gone":                    gone,
+	} {
+		t.Run(name, func(t *testing.T) { check(t, open) })
+	}
+}
+
+func replies(t *testing.T, open Open) {
+	c := get(t, open(t, realredis.Start(t), 1))
+	defer c.Close()
+	c.Send("MULTI")              //nolint:errcheck // Do tells
+	c.Send("SET", "k", "v")      //nolint:errcheck
+	c.Send("GET", "k")           //nolint:errcheck
+	c.Send("INCR", "k")          //nolint:errcheck
+	c.Send("GET", []byte("no"))  //nolint:errcheck
+	c.Send("STRLEN", "k")        //nolint:errcheck
+	c.Send("EXISTS", int64(500)) //nolint:errcheck
+	r, err := redis.Values(c.Do("EXEC"))
+	if err != nil || len(r) != 6 {
+		t.Fatalf("EXEC: %v, %v", r, err)
+	}
+	value, bytes := r[1].([]byte)
+	_, refused := r[2].(redis.Error)
+	if r[0] != "OK" || !bytes || string(value) != "v" || !refused || r[3] != nil || r[4] != int64(1) || r[5] != int64(0) {
+		t.Errorf("EXEC: %#v", r)
+	}
+	if _, err := c.Do("INCR", "k"); !strings.HasPrefix(errText(err), "ERR value is not an integer") || c.Err() != nil {
+		t.Errorf("an error of the server: %v, and the connection %v", err, c.Err())
+	}
+	c.Send("SET", "k", "w") //nolint:errcheck // Do tells
+	c.Send("INCR", "k")     //nolint:errcheck
+	all, err := redis.Values(c.Do(""))
+	if err != nil || len(all) != 2 || all[0] != "OK" {
+		t.Errorf("what was sent: %v, %v", all, err)
+	}
+}
+
+func oneAtATime(t *testing.T, open Open) {
+	s := open(t, realredis.Start(t), 8)
+	a, b := get(t, s), get(t, s)
+	defer a.Close()
+	defer b.Close()
+	for _, c := range []redis.Conn{a, b} {
+		must.Get(c.Do("WATCH", "k"))(t)
+	}
+	must.Get(b.Do("SET", "k", "b"))(t)
+	a.Send("MULTI")         //nolint:errcheck // Do tells
+	a.Send("SET", "k", "a") //nolint:errcheck
+	if r, err := a.Do("EXEC"); err != nil || r != nil {
+		t.Errorf("EXEC after another connection's SET of the watched key: %v, %v", r, err)
+	}
+}
+
+func brokenByAContext(t *testing.T, open Open) {
+	s := open(t, realredis.Start(t), 1)
+	c := get(t, s)
+	must.Get(c.Do("MULTI"))(t)
+	done, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := redis.DoContext(c, done, "PING"); !errors.Is(err, context.Canceled) || c.Err() == nil {
+		t.Errorf("with a context that is done: %v, and the connection %v", err, c.Err())
+	}
+	c.Close()
+	clean(t, s)
+}
+
+func returnedInMulti(t *testing.T, open Open) {
+	s := open(t, realredis.Start(t), 1)
+	c := get(t, s)
+	must.Get(c.Do("MULTI"))(t)
+	c.Close()
+	clean(t, s)
+}
+
+func noAnswer(t *testing.T, open Open) {
+	server := realredis.Run(t)
+	s := open(t, server.Addr, 1)
+	c := get(t, s)
+	must.Get(c.Do("PING"))(t)
+	server.Stop()
+	_, err := redis.DoWithTimeout(c, 50*time.Millisecond, "INCR", "n")
+	if !errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) || c.Err() == nil || protocol.OutcomeOf(err) != protocol.Unknown {
+		t.Errorf("a limit that ended: %v, and the connection %v", err, c.Err())
+	}
+	c.Close()
+	server.Continue()
+	c = get(t, s)
+	defer c.Close()
+	if r, err := redis.String(c.Do("ECHO", "mine")); r != "mine" || err != nil {
+		t.Errorf("the next user got %q, %v", r, err)
+	}
+}
+
+func sharedNoAnswer(t *testing.T, open Open) {
+	server := realredis.Run(t)
+	s := open(t, server.Addr, 8)
+	s.Keep = 2
+	locks := compat.NewOn(s, setlock.Lua{}, compat.Options{Timeout: 200 * time.Millisecond})
+	var keys atomic.Int64 // a lock whose outcome is unknown stays: each has its own
+	cycle := func() error {
+		lease, err := locks.TryLock(context.Background(), fmt.Sprint("shared:", keys.Add(1)), time.Minute)
+		if err != nil {
+			return err
 		}
-		value, bytes := r[1].([]byte)
-		_, refused := r[2].(redis.Error)
-		if r[0] != "OK" || !bytes || string(value) != "v" || !refused || r[3] != nil || r[4] != int64(1) || r[5] != int64(0) {
-			t.Errorf("EXEC: %#v", r)
-		}
-		if _, err := c.Do("INCR", "k"); !strings.HasPrefix(errText(err), "ERR value is not an integer") || c.Err() != nil {
-			t.Errorf("an error of the server: %v, and the connection %v", err, c.Err())
-		}
-		c.Send("SET", "k", "w") //nolint:errcheck // Do tells
-		c.Send("INCR", "k")     //nolint:errcheck
-		all, err := redis.Values(c.Do(""))
-		if err != nil || len(all) != 2 || all[0] != "OK" {
-			t.Errorf("what was sent: %v, %v", all, err)
-		}
-	})
-	t.Run("one at a time", func(t *testing.T) {
-		s := open(t, realredis.Start(t), 8)
-		a, b := get(t, s), get(t, s)
-		defer a.Close()
-		defer b.Close()
-		for _, c := range []redis.Conn{a, b} {
-			must.Get(c.Do("WATCH", "k"))(t)
-		}
-		must.Get(b.Do("SET", "k", "b"))(t)
-		a.Send("MULTI")         //nolint:errcheck // Do tells
-		a.Send("SET", "k", "a") //nolint:errcheck
-		if r, err := a.Do("EXEC"); err != nil || r != nil {
-			t.Errorf("EXEC after another connection's SET of the watched key: %v, %v", r, err)
-		}
-	})
-	t.Run("broken by a context", func(t *testing.T) {
-		s := open(t, realredis.Start(t), 1)
-		c := get(t, s)
-		must.Get(c.Do("MULTI"))(t)
-		done, cancel := context.WithCancel(context.Background())
-		cancel()
-		if _, err := redis.DoContext(c, done, "PING"); !errors.Is(err, context.Canceled) || c.Err() == nil {
-			t.Errorf("with a context that is done: %v, and the connection %v", err, c.Err())
-		}
-		c.Close()
-		c = get(t, s)
-		defer c.Close()
-		if r, err := c.Do("SET", "k", "v"); r != "OK" || err != nil {
-			t.Errorf("SET by the next user: %v, %v: it got a connection in MULTI", r, err)
-		}
-	})
-	t.Run("returned in MULTI", func(t *testing.T) {
-		s := open(t, realredis.Start(t), 1)
-		c := get(t, s)
-		must.Get(c.Do("MULTI"))(t)
-		c.Close()
-		c = get(t, s)
-		defer c.Close()
-		if r, err := c.Do("SET", "k", "v"); r != "OK" || err != nil {
-			t.Errorf("SET by the next user: %v, %v: it got a connection in MULTI", r, err)
-		}
-	})
-	t.Run("a server that does not answer", func(t *testing.T) {
-		server := realredis.Run(t)
-		s := open(t, server.Addr, 1)
-		c := get(t, s)
-		must.Get(c.Do("PING"))(t)
-		server.Stop()
-		_, err := redis.DoWithTimeout(c, 50*time.Millisecond, "INCR", "n")
-		if !errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) || c.Err() == nil || protocol.OutcomeOf(err) != protocol.Unknown {
-			t.Errorf("a limit that ended: %v, and the connection %v", err, c.Err())
-		}
-		c.Close()
-		server.Continue()
-		c = get(t, s)
-		defer c.Close()
-		if r, err := redis.String(c.Do("ECHO", "mine")); r != "mine" || err != nil {
-			t.Errorf("the next user got %q, %v", r, err)
-		}
-	})
-	t.Run("shared, and a server that does not answer", func(t *testing.T) {
-		server := realredis.Run(t)
-		s := open(t, server.Addr, 8)
-		s.Keep = 2
-		locks := compat.NewOn(s, setlock.Lua{}, compat.Options{Timeout: 200 * time.Millisecond})
-		var keys atomic.Int64 // a lock whose outcome is unknown stays: each has its own
-		cycle := func() error {
-			lease, err := locks.TryLock(context.Background(), fmt.Sprint("shared:", keys.Add(1)), time.Minute)
-			if err != nil {
-				return err
-			}
-			return lease.Release(context.Background())
-		}
-		all := func() (errs []error) {
-			errs = make([]error, 16)
-			var wg sync.WaitGroup
-			for g := range errs {
-				wg.Go(func() {
-					for range 20 {
-						if errs[g] = cycle(); errs[g] != nil {
-							return
-						}
+		return lease.Release(context.Background())
+	}
+	all := func() (errs []error) {
+		errs = make([]error, 16)
+		var wg sync.WaitGroup
+		for g := range errs {
+			wg.Go(func() {
+				for range 20 {
+					if errs[g] = cycle(); errs[g] != nil {
+						return
 					}
-				})
-			}
-			wg.Wait()
-			return errs
-		}
-		if err := errors.Join(all()...); err != nil {
-			t.Error(err)
-		}
-		server.Stop()
-		for _, err := range all() {
-			if !errors.Is(err, compat.ErrTimeout) {
-				t.Errorf("while the server hangs: %v, want ErrTimeout", err)
-			}
-		}
-		server.Continue()
-		for until := time.Now().Add(10 * time.Second); ; {
-			err := errors.Join(all()...)
-			if err == nil || time.Now().After(until) {
-				if err != nil {
-					t.Errorf("when it goes on: %v", err)
 				}
-				break
+			})
+		}
+		wg.Wait()
+		return errs
+	}
+	if err := errors.Join(all()...); err != nil {
+		t.Error(err)
+	}
+	server.Stop()
+	for _, err := range all() {
+		if !errors.Is(err, compat.ErrTimeout) {
+			t.Errorf("while the server hangs: %v, want ErrTimeout", err)
+		}
+	}
+	server.Continue()
+	for until := time.Now().Add(10 * time.Second); ; {
+		err := errors.Join(all()...)
+		if err == nil || time.Now().After(until) {
+			if err != nil {
+				t.Errorf("when it goes on: %v", err)
 			}
+			break
 		}
-		if err := locks.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Run("a server that has gone", func(t *testing.T) {
-		server := realredis.Run(t)
-		s := open(t, server.Addr, 1)
-		c := get(t, s)
-		must.Get(c.Do("PING"))(t)
-		server.Kill()
-		if _, err := c.Do("INCR", "n"); err == nil || protocol.OutcomeOf(err) != protocol.Unknown {
-			t.Errorf("INCR over a connection that broke: %v", err)
-		}
-		c.Close()
-		c = get(t, s)
-		defer c.Close()
-		if _, err := c.Do("INCR", "n"); protocol.OutcomeOf(err) != protocol.NotSent {
-			t.Errorf("INCR without a server: %v, want an error that says that nothing was sent", err)
-		}
-	})
+	}
+	if err := locks.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+func gone(t *testing.T, open Open) {
+	server := realredis.Run(t)
+	s := open(t, server.Addr, 1)
+	c := get(t, s)
+	must.Get(c.Do("PING"))(t)
+	server.Kill()
+	if _, err := c.Do("INCR", "n"); err == nil || protocol.OutcomeOf(err) != protocol.Unknown {
+		t.Errorf("INCR over a connection that broke: %v", err)
+	}
+	c.Close()
+	c = get(t, s)
+	defer c.Close()
+	if _, err := c.Do("INCR", "n"); protocol.OutcomeOf(err) != protocol.NotSent {
+		t.Errorf("INCR without a server: %v, want an error that says that nothing was sent", err)
+	}
+}
+
+// clean has the next user of a connection that was returned in MULTI find none that is.
+func clean(t *testing.T, s compat.Source) {
+	t.Helper()
+	c := get(t, s)
+	defer c.Close()
+	if r, err := c.Do("SET", "k", "v"); r != "OK" || err != nil {
+		t.Errorf("SET by the next user: %v, %v: it got a connection in MULTI", r, err)
+	}
 }
 
 func errText(err error) string {

@@ -391,30 +391,8 @@ func (a *Agent) runBare(algo recorder) {
 		}
 	}
 	for _, ttl := range a.Setup.Extensions() {
-		a.begin(Extending)
-		now := a.now()
-		next, ch, err := algo.Extend(now, lease, ttl, false)
-		if err == nil && ch.By == nil && !now.Before(lease.Until) {
-			err = compat.ErrLost // as the Locker does it
-			ch.Seen(err)
-		} else if err == nil {
-			a.Until = plan.Millis(a.believes(algo, lease, next).Until)
-			var replies []any
-			if replies, err = protocol.NewConn(w).Run(ch); err == nil && ch.Draw {
-				next.Fence, err = redis.Int64(replies[len(replies)-1], nil)
-			}
-		}
-		a.end(OpExtend, bareError(next, err))
-		w = a.redial(w)
-		switch {
-		case errors.Is(err, compat.ErrLost):
-			a.Holds = false
-		case err == nil:
-			lease = next
-		case !knownOutcome(err):
-			lease.Until = a.believes(algo, lease, next).Until
-		}
-		if !a.Holds {
+		lease = a.extendBare(algo, w, lease, ttl)
+		if w = a.redial(w); !a.Holds {
 			break
 		}
 		a.hold(lease)
@@ -424,6 +402,32 @@ func (a *Agent) runBare(algo recorder) {
 		a.end(OpRelease, bareError(lease, a.releaseBare(algo, w, lease)))
 	}
 	w.Close()
+}
+
+func (a *Agent) extendBare(algo recorder, w *wire, lease compat.Lease, ttl time.Duration) compat.Lease {
+	a.begin(Extending)
+	now := a.now()
+	next, ch, err := algo.Extend(now, lease, ttl, false)
+	if err == nil && ch.By == nil && !now.Before(lease.Until) {
+		err = compat.ErrLost // as the Locker does it
+		ch.Seen(err)
+	} else if err == nil {
+		a.Until = plan.Millis(a.believes(algo, lease, next).Until)
+		var replies []any
+		if replies, err = protocol.NewConn(w).Run(ch); err == nil && ch.Draw {
+			next.Fence, err = redis.Int64(replies[len(replies)-1], nil)
+		}
+	}
+	a.end(OpExtend, bareError(next, err))
+	switch {
+	case errors.Is(err, compat.ErrLost):
+		a.Holds = false
+	case err == nil:
+		return next
+	case !knownOutcome(err):
+		lease.Until = a.believes(algo, lease, next).Until
+	}
+	return lease
 }
 
 func (a *Agent) releaseBare(algo recorder, w *wire, l compat.Lease) error {

@@ -167,11 +167,9 @@ func (p *parser) setting(word, rest string) (known bool, err error) {
 	case "survives":
 		err = p.survives(strings.ReplaceAll(rest, " ", ""))
 	case "server":
-		c.Server = rest
-		err = knownServers(rest)
+		c.Server, err = rest, knownServers(rest)
 	case "servers":
-		p.s.Servers = f
-		err = knownServers(f...)
+		p.s.Servers, err = f, knownServers(f...)
 	case "ttl", "within", "extend":
 		err = c.Set(word + "=" + rest)
 	case "bare", "fence":
@@ -182,8 +180,7 @@ func (p *parser) setting(word, rest string) (known bool, err error) {
 		}
 	case "key":
 		name, value, ok := strings.Cut(rest, " = ")
-		c.Key = strings.TrimSpace(name)
-		if ok {
+		if c.Key = strings.TrimSpace(name); ok {
 			c.Given = append(c.Given, "SET {key} "+strings.TrimSpace(value))
 		}
 	case "given":
@@ -193,36 +190,26 @@ func (p *parser) setting(word, rest string) (known bool, err error) {
 			err = fmt.Errorf(`want "nothing given"`)
 		}
 	case "clock":
-		var by *time.Duration
-		var text string
-		if by, text, err = ofClient(&c.Skew, rest); err == nil {
+		by, text, bad := ofClient(&c.Skew, rest)
+		if err = bad; err == nil {
 			*by, err = time.ParseDuration(text)
 		}
 	case "only":
 		c.Invariants = f
-		for _, v := range f {
-			if !slices.Contains(race.Invariants(), v) {
-				err = fmt.Errorf("no invariant %q", v)
-			}
+		if i := slices.IndexFunc(f, func(v string) bool { return !slices.Contains(race.Invariants(), v) }); i >= 0 {
+			err = fmt.Errorf("no invariant %q", f[i])
 		}
 	case "expect":
-		what, violated := strings.CutPrefix(rest, "violation ")
-		if p.s.Expect, err = breaks(what); rest == "no violation" {
-			p.s.Expect, err = race.Verdict{}, nil
-		} else if err != nil || !violated {
-			err = fmt.Errorf(`expect %s, want "expect violation INVARIANT at STEP" or "expect no violation"`, rest)
-		}
+		p.s.Expect, err = expected(rest)
 	case "also":
-		var v race.Verdict
-		if v, err = breaks(rest); err != nil {
+		v, bad := breaks(rest)
+		if p.s.Also = append(p.s.Also, v); bad != nil {
 			err = fmt.Errorf(`also %s, want "also INVARIANT at STEP"`, rest)
 		}
-		p.s.Also = append(p.s.Also, v)
 	case "answer":
-		if p.s.Exercise == nil {
-			return true, fmt.Errorf("an answer before its exercise")
+		if err = errors.New("an answer before its exercise"); p.s.Exercise != nil {
+			p.s.Exercise.Answer, err = rest, nil
 		}
-		p.s.Exercise.Answer = rest
 	default:
 		return false, nil
 	}
@@ -240,6 +227,18 @@ func (p *parser) survives(algorithm string) error {
 	p.run.Schedule, c.Algorithm, p.run.Notes = "", algorithm, nil
 	c.Skew, c.Given = slices.Clone(c.Skew), slices.Clone(c.Given)
 	return nil
+}
+
+// expected reads what follows "expect".
+func expected(text string) (v race.Verdict, err error) {
+	what, violated := strings.CutPrefix(text, "violation ")
+	if text == "no violation" {
+		return v, nil
+	}
+	if v, err = breaks(what); err != nil || !violated {
+		err = fmt.Errorf(`expect %s, want "expect violation INVARIANT at STEP" or "expect no violation"`, text)
+	}
+	return v, err
 }
 
 // breaks reads "INVARIANT at STEP".

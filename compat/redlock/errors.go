@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,14 +114,18 @@ func unmarked(err error) error {
 	return err
 }
 
-// elected returns nil if votes are a majority, and otherwise what the refusal
-// amounts to.
-func (q *Quorum) elected(key string, votes []answer[compat.Grant]) error {
-	held := &compat.HeldError{Key: key}
-	var ends []time.Time
-	var unsafe, invalid error
-	values := make([]part, len(votes))
-	granted, refused, foreign, notString, spared := 0, 0, 0, 0, 0
+// A count is what votes say.
+type count struct {
+	granted, refused, foreign, notString, spared int
+
+	ends   []time.Time // of what refused
+	values []part
+	unfit  error // of a server where the lock is not safe, or else where the ttl can't be kept
+}
+
+func (q *Quorum) count(votes []answer[compat.Grant]) (n count) {
+	var invalid error
+	n.values = make([]part, len(votes))
 	for i, v := range votes {
 		var h *compat.HeldError
 		why := unmarked(v.err)
@@ -129,54 +134,55 @@ func (q *Quorum) elected(key string, votes []answer[compat.Grant]) error {
 		}
 		switch {
 		case v.err == nil:
-			granted++
+			n.granted++
 		case errors.Is(why, compat.ErrUnsafeServer):
-			unsafe = ServerError{i, q.servers[i].name, why}
+			n.unfit = ServerError{i, q.servers[i].name, why}
 		case errors.Is(why, compat.ErrInvalid):
 			invalid = ServerError{i, q.servers[i].name, why}
 		case errors.As(why, &h):
-			refused++
-			ends = append(ends, h.Until)
+			n.refused++
+			n.ends = append(n.ends, h.Until)
 			if h.Foreign {
-				foreign++
+				n.foreign++
 			}
 			if h.Value != "" {
-				values[i].values = []string{h.Value}
+				n.values[i].values = []string{h.Value}
 			}
 		case errors.Is(why, compat.ErrHeld), errors.Is(why, compat.ErrLost):
-			refused++
-			ends = append(ends, time.Time{})
+			n.refused++
+			n.ends = append(n.ends, time.Time{})
 		case errors.Is(why, compat.ErrForeign):
-			refused, notString = refused+1, notString+1
+			n.refused, n.notString = n.refused+1, n.notString+1
 		case errors.Is(why, errNotAsked):
-			spared++
+			n.spared++
 		}
 	}
+	n.unfit = cmp.Or(n.unfit, invalid)
+	return n
+}
+
+// elected returns nil if votes are a majority, and otherwise what the refusal
+// amounts to.
+func (q *Quorum) elected(key string, votes []answer[compat.Grant]) error {
+	n := q.count(votes)
 	spare := len(votes) - q.need // servers that can be done without
-	var kind error
 	switch {
-	case unsafe != nil:
-		kind = unsafe
-	case invalid != nil:
-		kind = invalid
-	case granted >= q.need:
+	case n.unfit != nil:
+		return failed(q, "acquire", key, votes, n.unfit)
+	case n.granted >= q.need:
 		return nil
-	case notString > spare:
-		kind = compat.ErrForeign
-	case granted+refused >= q.need, refused > 0 && granted+refused+spared >= q.need:
+	case n.notString > spare:
+		return failed(q, "acquire", key, votes, compat.ErrForeign)
+	case n.granted+n.refused >= q.need, n.refused > 0 && n.granted+n.refused+n.spared >= q.need:
 		// Those that were not asked any more are not out of reach: with one server gone
 		// and one held the lock is worth waiting for.
-		held.Until = freeAt(q.need-granted, ends)
-		held.Foreign = foreign+notString > spare
-		held.Value = format(values)
-		if strings.Trim(held.Value, ",") == "" {
-			held.Value = ""
+		held := &compat.HeldError{Key: key, Until: freeAt(q.need-n.granted, n.ends), Foreign: n.foreign+n.notString > spare}
+		if value := format(n.values); strings.Trim(value, ",") != "" {
+			held.Value = value
 		}
-		kind = held
-	default:
-		return protocol.NotSent.Mark(failed(q, "acquire", key, votes, nil))
+		return failed(q, "acquire", key, votes, held)
 	}
-	return failed(q, "acquire", key, votes, kind)
+	return protocol.NotSent.Mark(failed(q, "acquire", key, votes, nil))
 }
 
 // freeAt is when n of the servers held until ends will be free by themselves;

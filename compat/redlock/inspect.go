@@ -37,53 +37,24 @@ func (q *Quorum) Inspect(ctx context.Context, now func() time.Time, key string) 
 		s.Value = escape(s.Value) // as in a lease
 		return s, err
 	}
-	var ends []time.Time
-	parts := make([]part, len(seen))
-	came, free, there, open, foreign, notString := 0, 0, 0, 0, 0, 0
-	clocks := make(map[string]bool)
-	for _, a := range seen {
-		switch {
-		case errors.Is(a.err, compat.ErrForeign):
-			came, foreign, notString = came+1, foreign+1, notString+1
-			continue
-		case a.err != nil:
-			continue
-		}
-		came++
-		st := a.value
-		if st.Open || st.Status == compat.StatusFree || st.Status == compat.StatusDead {
-			open++
-		}
-		if st.Status == compat.StatusFree {
-			free++
-			continue
-		}
-		there++
-		s.Watch = max(s.Watch, st.Watch)
-		switch st.Status {
-		case compat.StatusDead:
-			free++
-		case compat.StatusForeign:
-			foreign++
-		default:
-			ends = append(ends, st.Until)
-		}
-	}
+	n := sightOf(seen)
+	parts, clocks := make([]part, len(seen)), make(map[string]bool)
 	spare := len(seen) - q.need
+	s.Watch = n.watch
 	switch {
-	case notString > spare:
+	case n.notString > spare:
 		return s, failed(q, "inspect", key, seen, compat.ErrForeign)
-	case came < q.need:
+	case n.came < q.need:
 		return s, failed(q, "inspect", key, seen, nil)
-	case free >= q.need && there == 0:
+	case n.free >= q.need && n.there == 0:
 		return s, nil
-	case free >= q.need:
+	case n.free >= q.need:
 		s.Status = compat.StatusDead
-	case foreign > spare:
+	case n.foreign > spare:
 		s.Status = compat.StatusForeign
 	default:
 		s.Status = compat.StatusHeld
-		if s.Until = freeAt(q.need-free, ends); s.Until.IsZero() {
+		if s.Until = freeAt(q.need-n.free, n.ends); s.Until.IsZero() {
 			s.Status = compat.StatusPersistent
 		}
 	}
@@ -96,11 +67,51 @@ func (q *Quorum) Inspect(ctx context.Context, now func() time.Time, key string) 
 		clocks[st.Clock] = true
 		s.Holders = append(s.Holders, compat.Holder{Value: st.Value, Until: st.Until})
 	}
-	s.Open = s.Status == compat.StatusHeld && open >= q.need
+	s.Open = s.Status == compat.StatusHeld && n.open >= q.need
 	s.Value = format(parts)
 	s.Format = fmt.Sprintf("votes of %d of %d servers", len(s.Holders), len(seen))
 	s.Clock = strings.Join(slices.Sorted(maps.Keys(clocks)), " and ")
 	return s, nil
+}
+
+// A sight counts servers by what was seen on them.
+type sight struct {
+	came, free, there, open, foreign, notString int
+
+	ends  []time.Time // of what is held
+	watch time.Duration
+}
+
+func sightOf(seen []answer[compat.State]) (n sight) {
+	for _, a := range seen {
+		st := a.value
+		switch {
+		case errors.Is(a.err, compat.ErrForeign):
+			n.came, n.foreign, n.notString = n.came+1, n.foreign+1, n.notString+1
+			continue
+		case a.err != nil:
+			continue
+		}
+		n.came++
+		if st.Open || st.Status == compat.StatusFree || st.Status == compat.StatusDead {
+			n.open++
+		}
+		if st.Status == compat.StatusFree {
+			n.free++
+			continue
+		}
+		n.there++
+		n.watch = max(n.watch, st.Watch)
+		switch st.Status {
+		case compat.StatusDead:
+			n.free++
+		case compat.StatusForeign:
+			n.foreign++
+		default:
+			n.ends = append(n.ends, st.Until)
+		}
+	}
+	return n
 }
 
 func (q *Quorum) read(ctx context.Context, now func() time.Time, key string) []answer[compat.State] {

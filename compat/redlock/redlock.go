@@ -222,7 +222,7 @@ func (q *Quorum) acquire(ctx context.Context, now func() time.Time, key string, 
 	l.Until = now().Add(ttl - q.o.Drift(ttl))
 	m := &moved{until: l.Until, settled: make(chan struct{})}
 	settled := func() { close(m.settled) } // it is known what becomes of the parts that come late
-	votes := q.ballot(ctx, now, key, ttl, m, nil, q.voted)
+	votes := q.ballot(ctx, bid{now: now, key: key, ttl: ttl, m: m, enough: q.voted})
 	err := q.elected(key, votes)
 	if twins := q.twins(ctx, now, key, votes); twins != nil {
 		err = twins
@@ -250,19 +250,27 @@ func (q *Quorum) acquire(ctx context.Context, now func() time.Time, key string, 
 	return l, nil
 }
 
-// ballot asks for parts of the attempt of m, of all servers or of some. Those that come late join it.
-func (q *Quorum) ballot(ctx context.Context, now func() time.Time, key string, ttl time.Duration, m *moved,
-	only func(i int) bool, enough func([]answer[compat.Grant]) bool) []answer[compat.Grant] {
+// A bid is for parts of an attempt, on all servers or on some.
+type bid struct {
+	now    func() time.Time
+	key    string
+	ttl    time.Duration
+	m      *moved // the parts that come late join it
+	only   func(i int) bool
+	enough func([]answer[compat.Grant]) bool
+}
+
+func (q *Quorum) ballot(ctx context.Context, b bid) []answer[compat.Grant] {
 	return ask(ctx, q, round[compat.Grant]{
-		limit: q.limit(ttl),
-		only:  only,
+		limit: q.limit(b.ttl),
+		only:  b.only,
 		step: func(ctx context.Context, s *server, _ int) (compat.Grant, error) {
-			return s.vote(ctx, now, key, ttl)
+			return s.vote(ctx, b.now, b.key, b.ttl)
 		},
-		enough: enough,
+		enough: b.enough,
 		late: func(ctx context.Context, s *server, i int, part compat.Grant, err error, inTime bool) {
-			if mayHold(part, err) && !(inTime && q.join(m, i, partOf(part, err))) {
-				s.Release(ctx, now, part) //nolint:errcheck // nobody has it: what is left ends with its ttl
+			if mayHold(part, err) && !(inTime && q.join(b.m, i, partOf(part, err))) {
+				s.Release(ctx, b.now, part) //nolint:errcheck // nobody has it: what is left ends with its ttl
 			}
 		},
 		hopeless: q.hopeless,
@@ -336,31 +344,7 @@ func (q *Quorum) Extend(ctx context.Context, now func() time.Time, l compat.Gran
 	})
 	next := l
 	next.Until, next.Rotate, next.Final = start.Add(ttl-q.o.Drift(ttl)), false, true
-	t, asBefore := tally{}, 0
-	late, sure := false, 0 // whether what was sent before may still arrive; parts of which nothing may
-	for i, a := range answers {
-		kind := t.add(a.asked && !parts[i].fresh, a.err)
-		if kind == &t.undone && !parts[i].doubt {
-			asBefore++
-		}
-		if a.asked {
-			fresh, was, stays := parts[i].fresh, parts[i].late, !q.servers[i].Abilities().Rotates
-			parts[i] = parts[i].after(a.value, a.err)
-			again := a.err == nil && a.value.Rotate || open(a.err) && stays
-			parts[i].fresh = fresh
-			parts[i].late = again || was && !(a.err == nil && a.value.Final)
-			next.Final = next.Final && a.err == nil && a.value.Final
-			next.Rotate = next.Rotate || a.err == nil && !a.value.Final && l.Rotate && stays
-			late = late || again
-			if a.err == nil && !parts[i].late && !fresh {
-				sure++
-			}
-			if a.err == nil && !fresh && was && parts[i].late { // until when it holds is not known
-				t.done, t.unknown = t.done-1, t.unknown+1
-			}
-		}
-	}
-	next.Rotate = next.Rotate || late && sure < q.need
+	t := q.extended(l, &next, parts, answers)
 	switch ended := !now().Before(next.Until); {
 	case t.done >= q.need && !ended:
 		for i, a := range answers {
@@ -383,14 +367,51 @@ func (q *Quorum) Extend(ctx context.Context, now func() time.Time, l compat.Gran
 	}
 	q.open(id{l.Key, l.Value}, &moved{until: l.Until, parts: parts}, nil)
 	err = failed(q, "extend", l.Key, answers, nil)
-	sooner := next.Until.Before(l.Until) && t.done+t.unknown > 0 && asBefore < q.need
-	if !sooner && !late && t.done+t.unknown < q.need {
+	sooner := next.Until.Before(l.Until) && t.done+t.unknown > 0 && t.asBefore < q.need
+	if !sooner && !t.late && t.done+t.unknown < q.need {
 		return l, protocol.NotSent.Mark(err)
 	}
 	if sooner {
 		l.Until = next.Until
 	}
 	return l, &compat.UnknownError{Lease: l.Lease, Err: err}
+}
+
+// An extension is what the servers made of one.
+type extension struct {
+	tally
+	asBefore int  // parts that are known to end when they did
+	late     bool // what was sent may still arrive
+	sure     int  // parts of which nothing may
+}
+
+// extended counts the answers to an extension of l, and notes in its parts and in next what they came to.
+func (q *Quorum) extended(l compat.Grant, next *compat.Grant, parts []part, answers []answer[compat.Grant]) (t extension) {
+	for i, a := range answers {
+		kind := t.add(a.asked && !parts[i].fresh, a.err)
+		if kind == &t.undone && !parts[i].doubt {
+			t.asBefore++
+		}
+		if !a.asked {
+			continue
+		}
+		fresh, was, stays := parts[i].fresh, parts[i].late, !q.servers[i].Abilities().Rotates
+		parts[i] = parts[i].after(a.value, a.err)
+		again := a.err == nil && a.value.Rotate || open(a.err) && stays
+		parts[i].fresh = fresh
+		parts[i].late = again || was && !(a.err == nil && a.value.Final)
+		next.Final = next.Final && a.err == nil && a.value.Final
+		next.Rotate = next.Rotate || a.err == nil && !a.value.Final && l.Rotate && stays
+		t.late = t.late || again
+		if a.err == nil && !parts[i].late && !fresh {
+			t.sure++
+		}
+		if a.err == nil && !fresh && was && parts[i].late { // until when it holds is not known
+			t.done, t.unknown = t.done-1, t.unknown+1
+		}
+	}
+	next.Rotate = next.Rotate || t.late && t.sure < q.need
+	return t
 }
 
 // refill asks the servers that have no part of l, which a majority has until a moment, for one, and returns the Value
@@ -402,8 +423,8 @@ func (q *Quorum) refill(ctx context.Context, now func() time.Time, l compat.Gran
 	defer close(m.settled)
 	var votes []answer[compat.Grant]
 	if slices.ContainsFunc(parts, func(p part) bool { return !p.held() }) {
-		votes = q.ballot(ctx, now, l.Key, ttl, m, func(i int) bool { return !parts[i].held() },
-			func([]answer[compat.Grant]) bool { return true })
+		votes = q.ballot(ctx, bid{now: now, key: l.Key, ttl: ttl, m: m, only: func(i int) bool { return !parts[i].held() },
+			enough: func([]answer[compat.Grant]) bool { return true }})
 	}
 	for i, v := range votes {
 		if v.asked && v.came {

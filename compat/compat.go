@@ -212,9 +212,9 @@ type Grant struct {
 	// more. Of a [protocol.Algorithm]'s the engine sees that: see [protocol.Change].
 	Final bool
 
-	drew  bool       // more than the value was to change with it: a number was drawn, or an After ran
-	epoch uint64     // the Source's, when the lease was asked for
-	pin   *stock.Pin // the connection that has watched Key since it held Value; nil: none
+	drew  bool      // more than the value was to change with it: a number was drawn, or an After ran
+	epoch uint64    // the Source's, when the lease was asked for
+	pin   stock.Pin // the connection that has watched Key since it held Value; 0: none
 
 	_ struct{} // no positional literals
 }

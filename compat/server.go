@@ -306,7 +306,7 @@ func (s *server) release(ctx context.Context, now func() time.Time, l Grant, k *
 // long as EXEC does not abort, nobody has touched the key, and there is nothing to compare. What could not be sent that
 // way is to be done the other way.
 func (s *server) overPinned(ctx context.Context, l Grant, step func(c *call) error) (err error, ran bool) {
-	if l.pin == nil || limit.Over(ctx) != nil {
+	if l.pin == 0 || limit.Over(ctx) != nil {
 		return nil, false
 	}
 	conn := s.stock(l.Key).Unpin(l.pin)

@@ -277,7 +277,7 @@ func (s *settler) release(ctx context.Context, h holder, signal bool) (woken boo
 		one := l
 		one.Value = v
 		if v != l.Value {
-			one.pin = nil
+			one.pin = 0
 		}
 		var tried bool
 		woken, tried, err = s.releaseOne(ctx, one, signal)
@@ -439,9 +439,9 @@ func believed(l Grant, s *lease.State) Grant {
 func follow(of *Grant, k lease.Kind, l Grant) {
 	switch k {
 	case lease.Done, lease.Handoff:
-		of.Ambiguous, of.epoch, of.pin = l.Ambiguous, l.epoch, nil
+		of.Ambiguous, of.epoch, of.pin = l.Ambiguous, l.epoch, 0
 	case lease.Unknown:
-		of.Ambiguous, of.pin = of.Ambiguous || l.Ambiguous, nil
+		of.Ambiguous, of.pin = of.Ambiguous || l.Ambiguous, 0
 	}
 }
 

@@ -26,11 +26,11 @@ type call struct {
 	shared mux.Step    // what the connection is if the step shares one
 	own    *stock.Conn // what it is if not
 
-	fresh   bool        // the connection is to be one of the pool's: neither shared nor kept here
-	alone   bool        // no other step is under way
-	pin     **stock.Pin // where to note that a lease has pinned the connection; nil: it goes back
-	refused bool        // nobody waits for the connection to be returned
-	clean   bool        // it was returned as one that can be used again
+	fresh   bool       // the connection is to be one of the pool's: neither shared nor kept here
+	alone   bool       // no other step is under way
+	pin     *stock.Pin // where to note that a lease has pinned the connection; nil: it goes back
+	refused bool       // nobody waits for the connection to be returned
+	clean   bool       // it was returned as one that can be used again
 }
 
 type ofWaiter struct{}
@@ -150,11 +150,12 @@ func (s *server) borrow(ctx context.Context, key string, fresh bool) (*stock.Con
 		return nil, err
 	}
 	from := s.stock(key)
-	get := from.Get
-	if fresh {
-		get = from.Fetch
+	if !fresh {
+		if c := from.Kept(); c != nil {
+			return c, nil
+		}
 	}
-	return get(ctx, func(ctx context.Context) (redis.Conn, error) { return s.connect(ctx, key) })
+	return from.Get(ctx, func(ctx context.Context) (redis.Conn, error) { return s.connect(ctx, key) })
 }
 
 // connect gets a connection, and closes the errored one that a redis.Pool returns beside an error.

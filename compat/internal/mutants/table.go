@@ -476,7 +476,7 @@ var table = []mutant{
 		swap("c.ifHolds(ch)", "nil, ErrLost"), pinning),
 	row("a pin outlives the server that it watches", "stock.Stock.expire",
 		swap("s.kept[0].epoch != epoch", "s.kept[0].epoch > epoch"), pinning),
-	row("a pinned connection is another step's", "stock.Stock.atOnce", always("c.pin == nil"), pinning),
+	row("a pinned connection is another step's", "stock.Stock.Kept", always("c.pin == 0"), pinning),
 	row("a lease is released over another's pin", "stock.Stock.Unpin", swap("c.pin == p", "true"), pinning),
 	row("what is kept never goes back", "stock.Stock.ring", always("len(s.kept) == 0 || s.Still"), keeping),
 	row("a Locker keeps more than it may", "stock.Stock.makeRoom", swap("len(s.kept) < s.Most", "true"), keeping),

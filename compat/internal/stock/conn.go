@@ -17,7 +17,7 @@ type Conn struct {
 	stock *Stock
 	born  time.Time // when its pool handed it out
 	epoch uint64    // in which
-	pin   *Pin      // who alone may have it; nil: any step
+	pin   Pin       // who alone may have it; 0: any step
 }
 
 var (
@@ -42,44 +42,36 @@ func (c *Conn) ReceiveWithTimeout(d time.Duration) (any, error) {
 	return redis.ReceiveWithTimeout(c.Conn, d)
 }
 
-// A Pin is a connection that stays in its Stock for one lease, whose key it watches. It is gone when it has its age, or
-// a step needs the room.
-type Pin struct{ conn *Conn }
+// A Pin tells a connection that stays in its Stock for one lease, whose key it watches; 0: none does. It is gone when it
+// has its age, or a step needs the room.
+type Pin uint64
 
 // Close gives the connection back.
 func (c *Conn) Close() error {
-	c.back(nil)
+	c.back(0)
 	return nil
 }
 
-// Pin is Close for a connection under WATCH; nil: there is no room for it.
-func (c *Conn) Pin() *Pin {
-	p := &Pin{c}
-	if !c.back(p) {
-		return nil
-	}
-	return p
-}
+// Pin is Close for a connection under WATCH; 0: there is no room for it.
+func (c *Conn) Pin() Pin { return c.back(Pin(c.stock.pins.Add(1))) }
 
-// back gives it to a step that waits, keeps it, or has it go. What is under WATCH is pin's alone.
-func (c *Conn) back(pin *Pin) (kept bool) {
+// back gives it to a step that waits, keeps it, or has it go. What is under WATCH is pin's alone, as long as it is kept.
+func (c *Conn) back(pin Pin) (kept Pin) {
 	c.pin = pin
 	s := c.stock
 	s.mu.Lock()
 	stays := c.Err() == nil && !s.closed && !s.old(c) && c.epoch == s.epoch()
 	switch {
-	case stays && pin == nil && s.Most > 0 && len(s.waiting) > 0:
+	case stays && pin == 0 && s.Most > 0 && len(s.waiting) > 0:
 		s.give(c)
 		s.spare()
-	case stays && (pin != nil || !s.Still) && s.makeRoom(pin != nil):
+	case stays && (pin != 0 || !s.Still) && s.makeRoom(pin != 0):
 		s.keep(c)
-		kept = true
-	case pin != nil: // its server is not waited for
+		kept = pin
+	case pin != 0: // its server is not waited for
 		s.leave(c)
 	default:
-		s.mu.Unlock()
-		c.part()
-		return false
+		defer c.part()
 	}
 	s.mu.Unlock()
 	return kept
@@ -97,7 +89,7 @@ func (s *Stock) makeRoom(pinned bool) bool {
 	case !pinned || s.Most == 0:
 		return false
 	}
-	s.part(max(slices.IndexFunc(s.kept, func(c *Conn) bool { return c.pin == nil }), 0))
+	s.part(max(slices.IndexFunc(s.kept, func(c *Conn) bool { return c.pin == 0 }), 0))
 	return true
 }
 
@@ -121,7 +113,7 @@ func (s *Stock) part(i int) { s.leave(s.take(i)) }
 
 // leave has c go back to its pool, in the background. s.mu is held.
 func (s *Stock) leave(c *Conn) {
-	if c.pin != nil {
+	if c.pin != 0 {
 		s.parting = append(s.parting, c)
 	}
 	s.run(c.part)
@@ -129,24 +121,26 @@ func (s *Stock) leave(c *Conn) {
 
 // part is Close for one that is not kept any longer: its pool gets it, unless its server does not end the WATCH.
 func (c *Conn) part() {
-	if c.pin != nil && c.Err() == nil {
+	if c.pin != 0 && c.Err() == nil {
 		if _, err := redis.DoWithTimeout(c.Conn, age, "UNWATCH"); err != nil {
 			wire.Drop(c.Conn)
 		}
 	}
 	c.Conn.Close()
-	if c.pin != nil {
+	if c.pin != 0 {
 		c.stock.mu.Lock()
 		defer c.stock.mu.Unlock()
 		c.stock.parting = slices.DeleteFunc(c.stock.parting, func(other *Conn) bool { return other == c })
 	}
 }
 
-// atOnce is the youngest that no lease has pinned; nil: there is none. s.mu is held.
-func (s *Stock) atOnce() *Conn {
+// Kept is the youngest that no lease has pinned; nil: there is none.
+func (s *Stock) Kept() *Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.expire()
 	for i, c := range slices.Backward(s.kept) {
-		if c.pin == nil {
+		if c.pin == 0 {
 			return s.take(i)
 		}
 	}
@@ -154,7 +148,7 @@ func (s *Stock) atOnce() *Conn {
 }
 
 // Unpin takes out the connection that p has pinned; nil: it is gone.
-func (s *Stock) Unpin(p *Pin) *Conn {
+func (s *Stock) Unpin(p Pin) *Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expire()
@@ -163,7 +157,7 @@ func (s *Stock) Unpin(p *Pin) *Conn {
 		return nil
 	}
 	c := s.take(i)
-	c.pin = nil
+	c.pin = 0
 	return c
 }
 

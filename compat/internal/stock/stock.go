@@ -8,6 +8,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -34,6 +35,7 @@ type Stock struct {
 	bell    *time.Timer // rings when that has its age; nil: none was needed yet
 	parting []*Conn     // on their way back, when their server has ended their WATCH
 	closed  bool
+	pins    atomic.Uint64 // how many there were
 
 	waiting  []*waiter
 	under    []*fetch // under way
@@ -79,19 +81,8 @@ const (
 	again = time.Second
 )
 
-// Get returns a connection that is here, or else what Fetch does.
+// Get returns a connection of the pool's, which this get or another's has brought, unless ctx or its limit ends before.
 func (s *Stock) Get(ctx context.Context, get Get) (*Conn, error) {
-	s.mu.Lock()
-	c := s.atOnce()
-	s.mu.Unlock()
-	if c != nil {
-		return c, nil
-	}
-	return s.Fetch(ctx, get)
-}
-
-// Fetch returns a connection of the pool's, which this get or another's has brought, unless ctx or its limit ends before.
-func (s *Stock) Fetch(ctx context.Context, get Get) (*Conn, error) {
 	if s.Prompt {
 		epoch := s.epoch()
 		c, err := get(ctx)

@@ -162,7 +162,7 @@ func (s *server) change(now time.Time, l Grant, ttl time.Duration) (Grant, proto
 		return l, ch, err
 	}
 	next := Grant{Lease: le, epoch: l.epoch}
-	next.Final = ch.Final && ch.By != nil || le.Value != l.Value || ch.By == nil && ch.If == protocol.Watch
+	next.Final = ch.Final && ch.By != nil || le.Value != l.Value || ch.Watches()
 	next.drew = ch.Draw || ch.After != nil // reading the key can't tell what else was to be done
 	return next, ch, nil
 }

@@ -30,7 +30,7 @@ type companion struct {
 
 // joins reports that a change of a step can travel with others: one under WATCH, while other steps are under way.
 func (s *server) joins(ch *protocol.Change) bool {
-	return s.shared != nil && s.underWay.Load() > 0 && ch.By == nil && ch.If == protocol.Watch && !ch.Once && !ch.Persistent
+	return s.shared != nil && s.underWay.Load() > 0 && ch.Watches() && !ch.Once && !ch.Persistent
 }
 
 // join carries ch out in a batch. A caller that gives up harms none of the others.

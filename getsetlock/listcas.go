@@ -37,7 +37,7 @@ type ListCAS struct{ Options }
 func (g ListCAS) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	l, err := g.Lease(key, now, ttl)
 	if err == nil {
-		err = protocol.ListCAS.CanCompare(key, l.Value)
+		err = protocol.CanCompare(key, l.Value)
 	}
 	if err != nil {
 		return l, err

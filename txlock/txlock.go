@@ -80,7 +80,7 @@ func (o Options) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rota
 // connection or with ListCAS.
 func (o Options) Release(l protocol.Lease) protocol.Change {
 	ch := protocol.Change{Key: l.Key, Value: l.Value}
-	if o.ListCAS && protocol.ListCAS.CanCompare(l.Key, l.Value) == nil {
+	if o.ListCAS && protocol.CanCompare(l.Key, l.Value) == nil {
 		ch.If = protocol.ListCAS
 	}
 	return ch

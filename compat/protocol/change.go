@@ -2,8 +2,10 @@ package protocol
 
 import (
 	"strings"
+	"sync"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
@@ -40,87 +42,94 @@ type Change struct {
 	Seen func(err error)
 }
 
-// A Condition is a way to change a key only if it holds a value.
-type Condition uint8
+// A Condition is a way to change a key only if it holds a value: [Watch] (no Condition is that one), [ListCAS], [Script],
+// [Unguarded].
+type Condition interface {
+	// carryOut carries out changes, one or many, and notes in each of them what it came to.
+	carryOut(c *Conn, list []*task)
+}
 
-const (
-	Watch     Condition = iota // WATCH, GET, MULTI, EXEC: Redis 2.2 (watch.go)
-	ListCAS                    // one transaction of list commands: Redis 2.0 (listcas.go)
-	Script                     // a Lua script: Redis 2.6 (script.go)
-	Unguarded                  // GET, then the commands: not safe, as published (unguarded.go)
-)
+// A task is a change that is carried out, and what it came to.
+type task struct {
+	Change
+	replies []any
+	err     error
+	sent    int      // commands of its own transaction
+	alone   [1]*task // itself: a list of one
+}
+
+var tasks = sync.Pool{New: func() any { return new(task) }}
 
 // Run carries ch out and returns the replies to ch.Do, the drawn number last. It returns [ErrLost]
 // if the key does not hold ch.Value.
 func (c *Conn) Run(ch Change) ([]any, error) {
-	if len(ch.Do) == 1 && named(ch.Do[0], "DEL") && len(ch.Do[0]) == 2 {
-		ch.Do = nil // what a deletion is called here
-	}
-	var replies []any
-	var err error
-	switch {
-	case ch.By != nil:
-		replies, err = ch.By(c)
-	case c.wire.Pinned && ch.removes() && ch.If == Watch && !ch.Once && !ch.Persistent:
-		replies, err = c.pinnedRelease(&ch)
-	case ch.Persistent || ch.Once: // by WATCH alone
-		replies, err = c.ifHolds(&ch)
-	case ch.If == ListCAS:
-		replies, err = c.listCAS(&ch)
-	case ch.If == Script:
-		replies, err = c.script(&ch)
-	case ch.If == Unguarded:
-		replies, err = c.unguarded(&ch)
-	default:
-		replies, err = c.ifHolds(&ch)
-	}
-	return ch.ended(c, replies, err, &after{})
+	s := tasks.Get().(*task)
+	s.Change, s.alone[0] = ch, s
+	c.carryOut(s.alone[:])
+	replies, err := s.replies, s.err
+	*s = task{}
+	tasks.Put(s)
+	return replies, err
 }
 
-// RunAll carries out several changes, each with its own outcome. Those with the Condition of the first go together, and
-// their After runs once; the others follow one by one.
+// RunAll carries out several changes, each with its own outcome. Neighbours with the same Condition go together, and
+// their After runs once.
 func (c *Conn) RunAll(changes []Change) ([][]any, []error) {
 	replies, errs := make([][]any, len(changes)), make([]error, len(changes))
-	var together []Change
-	var at, apart []int
+	tasks, list := make([]task, len(changes)), make([]*task, len(changes))
 	for i, ch := range changes {
-		if ch.batches() && (len(together) == 0 || ch.If == together[0].If) {
-			together, at = append(together, ch), append(at, i)
-		} else {
-			apart = append(apart, i)
-		}
+		tasks[i].Change, list[i] = ch, &tasks[i]
 	}
-	if len(together) > 0 {
-		r, e := c.runTogether(together)
-		for n, i := range at {
-			replies[i], errs[i] = r[n], e[n]
-		}
-	}
-	for _, i := range apart {
-		replies[i], errs[i] = c.Run(changes[i])
+	c.carryOut(list)
+	for i, s := range tasks {
+		replies[i], errs[i] = s.replies, s.err
 	}
 	return replies, errs
 }
 
-// runTogether carries out changes of one Condition.
-func (c *Conn) runTogether(changes []Change) ([][]any, []error) {
-	replies, errs := make([][]any, len(changes)), make([]error, len(changes))
-	switch changes[0].If {
-	case ListCAS:
-		c.allListCAS(changes, replies, errs)
-	case Script:
-		c.allScripts(changes, replies, errs)
-	case Unguarded:
-		c.allUnguarded(changes, replies, errs)
-	default:
-		c.allIfHold(changes, replies, errs)
+func (c *Conn) carryOut(list []*task) {
+	for len(list) > 0 {
+		first, n := list[0], 1
+		for n < len(list) && first.goesWith(&list[n].Change) {
+			n++
+		}
+		first.condition().carryOut(c, list[:n:n])
+		var once after
+		for _, s := range list[:n] {
+			s.end(c, &once)
+		}
+		list = list[n:]
 	}
-	var once after
-	for i, ch := range changes {
-		replies[i], errs[i] = ch.ended(c, replies[i], errs[i], &once)
-	}
-	return replies, errs
 }
+
+// condition is how ch is carried out.
+func (ch *Change) condition() Condition {
+	switch {
+	case ch.By != nil:
+		return byItself{}
+	case ch.Watches():
+		return Watch
+	}
+	return ch.If
+}
+
+// Watches reports that ch is carried out under WATCH.
+func (ch *Change) Watches() bool {
+	return ch.By == nil && (ch.If == nil || ch.If == Watch || ch.Persistent || ch.Once)
+}
+
+// goesWith reports that both can be carried out together.
+func (ch *Change) goesWith(other *Change) bool {
+	return ch.condition() == other.condition() && !ch.single() && !other.single()
+}
+
+// single reports that ch is not carried out together with others.
+func (ch *Change) single() bool { return ch.By != nil || ch.Once || ch.Persistent }
+
+// byItself is the condition of a change that is carried out by its By.
+type byItself struct{}
+
+func (byItself) carryOut(c *Conn, list []*task) { list[0].replies, list[0].err = list[0].By(c) }
 
 // after is whether the After of changes that were carried out together ran, and its error.
 type after struct {
@@ -128,31 +137,30 @@ type after struct {
 	err error
 }
 
-// ended is what a change's replies come to.
-func (ch *Change) ended(c *Conn, replies []any, err error, once *after) ([]any, error) {
-	if err == nil && len(replies) == 0 {
-		err = ErrLost
+// end makes of a change's replies what it came to.
+func (s *task) end(c *Conn, once *after) {
+	if s.err == nil && len(s.replies) == 0 {
+		s.err = ErrLost
 	}
-	if e, refused := err.(redis.Error); refused && ch.By == nil && ch.If != ListCAS &&
-		(len(ch.Do) < 2 && !ch.Draw || strings.HasPrefix(string(e), "EXECABORT")) {
-		err = Refused.Mark(err) // its only command: nothing was changed
+	if e, refused := s.err.(redis.Error); refused && s.By == nil && s.If != ListCAS &&
+		(s.commands() == 1 || strings.HasPrefix(string(e), "EXECABORT")) {
+		s.err = Refused.Mark(s.err) // its only command: nothing was changed
 	}
-	if err == nil && replies[0] == int64(0) {
-		err = ErrLost // expired inside the transaction: before 6.0.9 WATCH does not notice
+	if s.err == nil && s.replies[0] == int64(0) {
+		s.err = ErrLost // expired inside the transaction: before 6.0.9 WATCH does not notice
 	}
-	if ch.After != nil && err == nil {
+	if s.After != nil && s.err == nil {
 		if !once.ran {
-			once.ran, once.err = true, caught(ch.After, c)
+			once.ran, once.err = true, caught(s.After, c)
 			if o := OutcomeOf(once.err); o == Refused || o == NotSent { // of what runs behind the change, which was done
 				once.err = Unknown.Mark(&limit.CallerError{Err: once.err})
 			}
 		}
-		err = once.err
+		s.err = once.err
 	}
-	if ch.Seen != nil {
-		ch.Seen(err)
+	if s.Seen != nil {
+		s.Seen(s.err)
 	}
-	return replies, err
 }
 
 // caught is after's error.
@@ -165,11 +173,11 @@ func caught(after func(c *Conn) error, c *Conn) (err error) {
 	return after(c)
 }
 
-// cmds are the commands of a change, with the one that draws.
+// cmds are the commands of a change, with the one that draws. A key that is nil is the change's.
 func (ch *Change) cmds() []Cmd {
 	do := ch.Do
-	if do == nil {
-		do = one("DEL", ch.Key)
+	if ch.removes() {
+		do = deletion
 	}
 	if ch.Draw {
 		do = append(do[:len(do):len(do)], Cmd{"INCR", Aux(ch.Key, "fence")})
@@ -177,24 +185,33 @@ func (ch *Change) cmds() []Cmd {
 	return do
 }
 
+var deletion = []Cmd{{"DEL", nil}}
+
+// commands is how many those are.
+func (ch *Change) commands() int {
+	n := max(len(ch.Do), 1)
+	if ch.Draw {
+		n++
+	}
+	return n
+}
+
 // add adds the commands of a change to w, with the one that draws.
 func (ch *Change) add(c *Conn, w *wire.Write) {
-	if wire.All(w, ch.Do); ch.Do == nil {
+	if ch.removes() {
 		w.Add("DEL", c.boxed(ch.Key, nil))
+	} else {
+		wire.All(w, ch.Do)
 	}
 	if ch.Draw {
 		w.Add("INCR", Aux(ch.Key, "fence"))
 	}
 }
 
-// arguments is how many those have.
-func (ch *Change) arguments() int { return max(wire.Arguments(ch.Do), 1) + 1 }
-
-// batches reports that ch can be carried out together with others of its Condition.
-func (ch *Change) batches() bool { return ch.By == nil && !ch.Once && !ch.Persistent }
-
 // removes reports that ch is a release.
-func (ch *Change) removes() bool { return ch.By == nil && ch.Do == nil }
+func (ch *Change) removes() bool {
+	return len(ch.Do) == 0 || len(ch.Do) == 1 && named(ch.Do[0], "DEL") && len(ch.Do[0]) == 2
+}
 
 // replaces returns the value that ch puts on the key by its first command.
 func (ch *Change) replaces() (value string, ok bool) {
@@ -206,4 +223,41 @@ func (ch *Change) replaces() (value string, ok bool) {
 		value, ok = m[3].(string)
 	}
 	return value, ok
+}
+
+// holding are the changes of list whose keys hold their values, by the replies to a GET of each; the others are lost.
+func holding(list []*task, replies []any) []*task {
+	n := 0
+	for i, s := range list {
+		if (wire.Seen{Get: replies[i]}).Holds(s.Value) {
+			list[i], list[n] = list[n], s
+			n++
+			continue
+		}
+		held, err := redis.String(replies[i], nil)
+		if s.err = Foreign(s.Key, err); err == nil || err == redis.ErrNil {
+			s.err = lostTo(s.Key, held, err == nil)
+		}
+	}
+	return list[:n]
+}
+
+// answered notes the replies to the commands of s, and returns those that follow.
+func (s *task) answered(replies []any) (rest []any) {
+	n := s.commands()
+	s.replies, s.err = replies[:n:n], answer.First(replies[:n])
+	return replies[n:]
+}
+
+// fail notes what all changes of list have come to.
+func fail(list []*task, err error) {
+	for _, s := range list {
+		s.err = err
+	}
+}
+
+// taken reports that the first of replies is no refusal.
+func taken(replies []any) bool {
+	_, refused := replies[0].(redis.Error)
+	return !refused
 }

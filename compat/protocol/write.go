@@ -179,7 +179,11 @@ func (c *Conn) Pipe(cmds ...Cmd) ([]any, error) {
 func (c *Conn) Exec(cmds ...Cmd) ([]any, error) {
 	w := c.wire.Compose(wire.Arguments(cmds))
 	wire.Multi(&w, cmds)
-	return w.Exec()
+	replies, err := w.Exec()
+	if err == nil {
+		err = answer.First(replies)
+	}
+	return replies, err
 }
 
 // Watch starts to WATCH key and reads it, in one write. exists is false if there is no such key.

@@ -126,7 +126,7 @@ func TestReplicatedWire(t *testing.T) {
 			t.Fatal("they were not renewed")
 		}
 	}
-	if got, want := wire(), "WATCH MGET MULTI EXPIRE EXPIRE EXEC WAIT"; got != want {
+	if got, want := wire(), "WATCH GET GET MULTI EXPIRE EXPIRE EXEC WAIT"; got != want {
 		t.Errorf("renewed by %s, want %s", got, want)
 	}
 	servers[0].answer("WAIT", int64(0))

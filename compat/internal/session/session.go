@@ -100,24 +100,6 @@ func (s *Session) Done(name string, reply any, err error) {
 	s.track(name, reply, err)
 }
 
-// Executed notes the reply to an EXEC that was sent with all of its transaction; the error is the
-// first that any of the commands was answered with.
-func (s *Session) Executed(reply any, err error) {
-	if s.Failed(err) {
-		return
-	}
-	s.broke("EXEC", err)
-	s.sent, s.Multi, s.Transacted, s.watched = s.sent[:0], true, true, false
-	if answer.Refused(err) {
-		if e, refused := answer.NotNow(err); refused {
-			s.NotNow = e
-		}
-		s.refused("EXEC", err)
-		err = nil // a command could not be queued: EXEC's own reply says what came of it
-	}
-	s.track("EXEC", reply, err)
-}
-
 // broke notes on what the connection broke.
 func (s *Session) broke(name string, err error) {
 	if err != nil && !answer.Refused(err) {

@@ -33,21 +33,38 @@ func TestSession(t *testing.T) {
 			s.Received("OK", nil)
 			s.Received("QUEUED", nil)
 		}, true, false, false},
-		{"a transaction", func(s *Session) { s.Sent("MULTI"); s.Sent("DEL"); s.Executed([]any{int64(1)}, nil) }, false, false, true},
+		{"a transaction", func(s *Session) {
+			s.Sent("MULTI")
+			s.Sent("DEL")
+			s.Sent("EXEC")
+			s.Done("", []any{"OK", "QUEUED", []any{int64(1)}}, nil)
+		}, false, false, true},
 		{"one that was aborted", func(s *Session) {
 			s.Done("WATCH", "OK", nil)
 			s.Sent("MULTI")
-			s.Executed(nil, nil)
+			s.Sent("EXEC")
+			s.Done("", []any{"OK", nil}, nil)
 		}, false, false, false},
 		{"one that another server is to be asked", func(s *Session) {
 			s.Sent("MULTI")
 			s.Sent("DEL")
-			s.Executed(redis.Error("EXECABORT"), moved)
+			s.Sent("EXEC")
+			s.Done("", []any{"OK", moved, redis.Error("EXECABORT")}, nil)
 		}, true, false, false},
-		{"one of which half was queued", func(s *Session) { s.Sent("MULTI"); s.Sent("SET"); s.Executed([]any{}, oom) }, false, false, true},
-		{"an EXEC that was refused", func(s *Session) { s.Sent("MULTI"); s.Executed(oom, oom) }, true, false, false},
-		{"and ended", func(s *Session) { s.Sent("MULTI"); s.Executed(oom, oom); s.Done("DISCARD", "OK", nil) }, false, false, false},
-		{"an EXEC whose reply was lost", func(s *Session) { s.Sent("MULTI"); s.Executed(nil, broken) }, true, false, true},
+		{"one of which half was queued", func(s *Session) {
+			s.Sent("MULTI")
+			s.Sent("SET")
+			s.Sent("EXEC")
+			s.Done("", []any{"OK", oom, []any{}}, nil)
+		}, false, false, true},
+		{"an EXEC that was refused", func(s *Session) { s.Sent("MULTI"); s.Sent("EXEC"); s.Done("", []any{"OK", oom}, nil) }, true, false, false},
+		{"and ended", func(s *Session) {
+			s.Sent("MULTI")
+			s.Sent("EXEC")
+			s.Done("", []any{"OK", oom}, nil)
+			s.Done("DISCARD", "OK", nil)
+		}, false, false, false},
+		{"an EXEC whose reply was lost", func(s *Session) { s.Sent("MULTI"); s.Sent("EXEC"); s.Done("", nil, broken) }, true, false, true},
 	} {
 		s := new(Session)
 		test.do(s)

@@ -109,15 +109,6 @@ func (c *Conn) Do(name string, args ...any) (any, error) {
 	return reply, err
 }
 
-// exec sends EXEC, with the transaction that was sent before. The error is the first that any of
-// the commands, or EXEC, was answered with; the reply is EXEC's own.
-func (c *Conn) exec() (any, error) {
-	c.Asked = true
-	reply, err := c.exchange("EXEC")
-	c.Session.Executed(reply, err)
-	return reply, err
-}
-
 // exchange sends one command, and what was sent before; nothing over a connection that is dead: redigo
 // may still be writing there what the step's limit ended, in a goroutine of its own (see Drop).
 func (c *Conn) exchange(name string, args ...any) (reply any, err error) {

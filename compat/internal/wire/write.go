@@ -145,50 +145,17 @@ func Ran(replies []any) bool {
 	return !refused && last != nil
 }
 
-// Exec sends a write that is all of a transaction but for its EXEC, and returns the replies to the
-// commands in it; nil if EXEC did nothing because a watched key was touched. It looks at every
-// reply: before 2.6.5 a command that could not be queued is left out and the rest runs
-// (tx/half-queued), and errors inside an EXEC are values, not errors. The replies that only say that
-// a command was queued are not kept.
-//
-// Redis 2.0–2.4 refuse EXEC itself when they are over maxmemory, and stay in MULTI; redigo
-// believes that MULTI ended when EXEC was sent, so its pool would hand out a connection that
-// answers QUEUED to everything. Hence the DISCARD.
+// Exec sends a write that is all of a transaction but for its EXEC: see Transacted.
 func (w *Write) Exec() ([]any, error) {
-	c := w.c
-	if c.Wake != nil {
-		w.Add("EXEC")
-		replies, err := w.Removing(Ran)
-		if err != nil {
-			return nil, err
-		}
-		return c.Executed(replies)
-	}
-	if w.pass(); w.err != nil {
-		return nil, w.err
-	}
-	reply, err := c.exec()
-	_, undone := reply.(redis.Error)
-	switch {
-	case err != nil && !answer.Refused(err):
+	w.Add("EXEC")
+	replies, err := w.Removing(Ran)
+	if err != nil {
 		return nil, err
-	case undone:
-		c.Do("DISCARD") //nolint:errcheck // as in Transacted
-		return nil, err
-	case reply == nil && c.Session.Aborted():
-		return nil, nil
 	}
-	done, _ := reply.([]any)
-	if err == nil && len(done) != w.n-1 {
-		err = Short(len(done), w.n-1, "commands of an EXEC")
-	}
-	if err == nil {
-		err = answer.First(done)
-	}
-	return done, err
+	return w.c.Transacted(replies)
 }
 
-// Executed is what Exec makes of the replies to MULTI, commands and EXEC.
+// Executed is Transacted, and the first error among the replies.
 func (c *Conn) Executed(replies []any) ([]any, error) {
 	done, err := c.Transacted(replies)
 	if err != nil {
@@ -197,9 +164,14 @@ func (c *Conn) Executed(replies []any) ([]any, error) {
 	return done, answer.First(done)
 }
 
-// Transacted is Executed for a caller that looks at the replies one by one: an error among
-// them is that of a command which could not be queued, or did not run. The error returned is
-// EXEC's own.
+// Transacted makes of the replies to MULTI, commands and EXEC those to the commands; nil if EXEC did nothing because a
+// watched key was touched. It looks at every reply: before 2.6.5 a command that could not be queued is left out and the rest
+// runs (tx/half-queued), and errors inside an EXEC are values, not errors. An error among the replies is that of a command
+// which could not be queued, or did not run. The error returned is EXEC's own.
+//
+// Redis 2.0–2.4 refuse EXEC itself when they are over maxmemory, and stay in MULTI; redigo
+// believes that MULTI ended when EXEC was sent, so its pool would hand out a connection that
+// answers QUEUED to everything. Hence the DISCARD.
 func (c *Conn) Transacted(replies []any) ([]any, error) {
 	last := len(replies) - 1
 	queued, ran := replies[1:last], replies[last]

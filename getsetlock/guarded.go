@@ -87,7 +87,11 @@ func (g Guarded) Traits() protocol.Traits { return protocol.Traits{Rotates: true
 // check returns ErrUnsafeServer if SETNX, GETSET, MULTI or WATCH is missing, or does not do what the
 // lock rests on.
 func (g Guarded) check(c *protocol.Conn, key string) error {
-	const use = "getsetlock.ListCAS, or where that is refused too getsetlock.Classic"
-	return ability.Check(c, key, false, ability.Need{Ability: ability.Multi, Use: use}, ability.Need{Ability: ability.Watch, Use: use},
-		ability.Need{Ability: ability.Setnx, Use: "another server"}, ability.Need{Ability: ability.Getset, Use: "another server"})
+	return ability.Check(c, key, false, g.Needs("getsetlock.ListCAS, or where that is refused too getsetlock.Classic")...)
+}
+
+// Needs is what it needs of a server, and what to use instead: use, or another server.
+func (Guarded) Needs(use string) []ability.Need {
+	return []ability.Need{{Ability: ability.Multi, Use: use}, {Ability: ability.Watch, Use: use},
+		{Ability: ability.Setnx, Use: "another server"}, {Ability: ability.Getset, Use: "another server"}}
 }

@@ -66,5 +66,5 @@ func (r Renamed) Traits() protocol.Traits { return protocol.Traits{Rotates: true
 
 // check is Options' own, and asks whether the TTL travels with the name.
 func (r Renamed) check(c *protocol.Conn, key string) error {
-	return r.needs(c, key, ability.Need{Ability: ability.Renamenx, Use: "txlock.Guarded"})
+	return ability.Check(c, key, r.Millis, append(r.Needs(instead), ability.Need{Ability: ability.Renamenx, Use: "txlock.Guarded"})...)
 }

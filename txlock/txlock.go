@@ -96,11 +96,14 @@ func (o Options) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.
 
 // check returns ErrUnsafeServer if a key with a TTL does not stand up to SETNX here, or can't be
 // extended or released safely.
-func (o Options) check(c *protocol.Conn, key string) error { return o.needs(c, key) }
+func (o Options) check(c *protocol.Conn, key string) error {
+	return ability.Check(c, key, o.Millis, o.Needs(instead)...)
+}
 
-// needs is check for a lock that needs more.
-func (o Options) needs(c *protocol.Conn, key string, more ...ability.Need) error {
-	const use = "getsetlock.ListCAS, or where that is refused too getsetlock.Classic"
+const instead = "getsetlock.ListCAS, or where that is refused too getsetlock.Classic"
+
+// Needs is what these locks need of a server, and what to use instead: use, or other options.
+func (o Options) Needs(use string) []ability.Need {
 	ttl := ability.Need{Ability: ability.Setex, Use: use}
 	if o.Millis {
 		ttl = ability.Need{Ability: ability.Milliseconds, Use: "whole seconds: Options.Millis false"}
@@ -110,7 +113,7 @@ func (o Options) needs(c *protocol.Conn, key string, more ...ability.Need) error
 	if o.ListCAS {
 		needs = append(needs, ability.Need{Ability: ability.Lists, Use: "Options.ListCAS false"})
 	}
-	return ability.Check(c, key, o.Millis, append(needs, more...)...)
+	return needs
 }
 
 // value is what an acquisition of key at now writes.

@@ -66,20 +66,18 @@ func (b TwoNames) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.
 		cmds = append(cmds, h.write(now, ttl, values[i]))
 	}
 	l.Value, l.Ambiguous = join(values), !both[0].own() && !both[1].own()
-	found, err := watch(c, both)
-	if err != nil {
-		return l, protocol.Foreign(key, err)
-	}
-	for i, h := range both {
-		if free, dead := h.judge(found[i], now); dead {
-			l.How = protocol.TakenOver
-		} else if !free {
-			c.Unwatch()
-			return l, &protocol.HeldError{Key: h.keys[0], Value: text(found[i][0]), Until: h.until(found[i])}
+	replies, err := compareAndSet(c, key, both, func(found [2][]any) ([]protocol.Cmd, error) {
+		l.How = protocol.Free
+		for i, h := range both {
+			if free, dead := h.judge(found[i], now); dead {
+				l.How = protocol.TakenOver
+			} else if !free {
+				return nil, &protocol.HeldError{Key: h.keys[0], Value: text(found[i][0]), Until: h.until(found[i])}
+			}
 		}
-	}
-	replies, err := c.Exec(b.drawn(both, l, cmds)...)
-	if err == nil && replies == nil {
+		return b.drawn(both, l, cmds), nil
+	})
+	if err == protocol.ErrAborted {
 		return l, &protocol.HeldError{Key: key}
 	}
 	if err == nil && b.Fence {
@@ -157,14 +155,10 @@ func (b TwoNames) ifOurs(c *protocol.Conn, both [2]half, l protocol.Lease, cmds 
 	if !ok {
 		return nil, protocol.ErrLost
 	}
-	n, lost := len(both[0].keys), false
-	keys, gets := slices.Concat(both[0].keys, both[1].keys), slices.Concat(both[0].gets(), both[1].gets())
-	replies, err := c.CompareAndSet(keys, gets, func(replies []any) ([]protocol.Cmd, error) {
-		if e := answer.First(replies); e != nil {
-			return nil, protocol.Foreign(l.Key, e)
-		}
-		holds := func(reply any, value string) bool { return reply != nil && text(reply) == value }
-		first, second := holds(replies[0], values[0]), holds(replies[n], values[1])
+	lost := false
+	replies, err := compareAndSet(c, l.Key, both, func(found [2][]any) ([]protocol.Cmd, error) {
+		holds := func(i int) bool { return found[i][0] != nil && text(found[i][0]) == values[i] }
+		first, second := holds(0), holds(1)
 		switch lost = !first || !second; {
 		case !first && !second:
 			return nil, protocol.ErrLost
@@ -299,25 +293,15 @@ func (b TwoNames) halves(key string) (both [2]half, err error) {
 	return both, nil
 }
 
-// watch starts to WATCH all keys and reads them, in one write.
-func watch(c *protocol.Conn, both [2]half) (found [2][]any, err error) {
-	cmds := []protocol.Cmd{{"WATCH"}}
-	for _, h := range both {
-		for _, k := range h.keys {
-			cmds[0] = append(cmds[0], k)
+// compareAndSet is the connection's, for all keys of both names.
+func compareAndSet(c *protocol.Conn, key string, both [2]half, decide func(found [2][]any) ([]protocol.Cmd, error)) ([]any, error) {
+	return c.CompareAndSet(slices.Concat(both[0].keys, both[1].keys), nil, func(replies []any) ([]protocol.Cmd, error) {
+		if e := answer.First(replies); e != nil {
+			return nil, protocol.Foreign(key, e)
 		}
-		cmds = append(cmds, h.gets()...)
-	}
-	replies, err := c.Pipe(cmds...)
-	if err != nil {
-		return found, err
-	}
-	if e := answer.First(replies); e != nil {
-		c.Unwatch()
-		return found, e
-	}
-	n := 1 + len(both[0].keys)
-	return [2][]any{replies[1:n], replies[n:]}, nil
+		n := len(both[0].keys)
+		return decide([2][]any{replies[:n], replies[n:]})
+	})
 }
 
 // join makes one value of both: the length of the first stands before it.

@@ -1,15 +1,15 @@
 package multilock
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
-// GetSetClassic is GetSet for Redis 1.2 and 2.0, which have no WATCH: the protocol of the SETNX
-// page, on many keys. One round trip when all keys are free, three for a takeover, two for a
-// refusal, an extension or a release.
+// GetSetClassic is GetSet for Redis 1.2 and 2.0, which have no WATCH: the protocol of the SETNX page, on many keys. One
+// round trip when all keys are free, three for a takeover, two for a refusal, an extension or a release.
 //
 //	acquire   MSETNX a T b T                       1: ours
 //	          GET a; GET b                         an unexpired timestamp: held
@@ -20,51 +20,51 @@ import (
 //	release   GET a; GET b                         DEL those that are ours
 //	          DEL a b
 //
-// Each key has the dangers of [getsetlock.Classic]: a GETSET that comes second leaves its own time
-// on the winner's key (getset/loser-overwrites), and a client that pauses between GET and DEL
-// deletes its successor's lock (getset/paused-release).
+// Each key has the dangers of [getsetlock.Classic]: a GETSET that comes second leaves its own time on the winner's key
+// (getset/loser-overwrites), and a client that pauses between GET and DEL deletes its successor's lock (getset/paused-release).
 type GetSetClassic struct{ getsetlock.Options }
 
 // Acquire makes one attempt to hold all keys of the set until now+ttl.
 func (g GetSetClassic) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	keys, l, err := stamp(g.Options, key, now, ttl)
-	if err != nil {
-		return l, err
+	if err == nil {
+		err = makeAll(c, g.Fence, keys, &l, func() error { return g.takeover(c, now, keys, &l) })
 	}
-	made, err := makeAll(c, g.Options, now, keys, &l, read, func(*protocol.Conn) {})
-	if made || err != nil {
-		return l, err
-	}
-	return g.takeover(c, now, keys, l)
+	return l, err
 }
 
-// takeover replaces dead values. From here on the keys have our time on them, won or lost, so
+// takeover replaces dead values. From then on the keys have our time on them, won or lost, so
 // finding it there proves nothing: the lease is ambiguous until the reply is read.
-func (g GetSetClassic) takeover(c *protocol.Conn, now time.Time, keys []string, l protocol.Lease) (protocol.Lease, error) {
-	asked := l
-	asked.Ambiguous = true
+func (g GetSetClassic) takeover(c *protocol.Conn, now time.Time, keys []string, l *protocol.Lease) error {
+	all, err := read(c, keys)
+	if err == nil {
+		err = dead(g.Options, all, now)
+	}
+	if err != nil {
+		return err
+	}
+	was := l.Ambiguous
+	l.Ambiguous = true
 	old, drawn, err := getset(c, keys, l.Value, g.Fence)
 	if err != nil {
-		return asked, err
+		return err
 	}
 	var won []string
 	var held error // by a client that was faster; it will find our time there (getset/loser-overwrites)
 	for _, f := range old {
-		if _, err := dead(g.Options, []found{f}, now); err != nil {
+		if err := dead(g.Options, []found{f}, now); err != nil && err != errGone {
 			held = err
 		} else {
 			won = append(won, f.key)
 		}
 	}
 	if held != nil {
-		if _, err = remove(c, won); err == nil {
-			err = held
-		}
-		return asked, err
+		_, err = remove(c, won)
+		return cmp.Or(err, held)
 	}
-	l.How = protocol.TakenOver
+	l.How, l.Ambiguous = protocol.TakenOver, was
 	l.Fence, err = fence(c, keys, drawn)
-	return l, err
+	return err
 }
 
 // Extend moves the end of l to now+ttl, on all keys. Its GETs are for a client that has lost a key

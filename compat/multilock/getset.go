@@ -3,6 +3,7 @@ package multilock
 import (
 	"time"
 
+	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
@@ -30,24 +31,24 @@ func (g GetSet) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Du
 	if err != nil {
 		return l, err
 	}
-	made, err := makeAll(c, g.Options, now, keys, &l, watch, (*protocol.Conn).Unwatch)
-	if made || err != nil {
-		return l, err
-	}
-	return g.takeover(c, keys, l)
-}
-
-// takeover writes over the dead values that were just read under WATCH.
-func (g GetSet) takeover(c *protocol.Conn, keys []string, l protocol.Lease) (protocol.Lease, error) {
-	l.How = protocol.TakenOver
-	replies, err := c.Exec(write("MSET", keys, l.Value, g.Fence)...)
-	switch {
-	case err != nil:
-		return l, err
-	case replies == nil:
-		return l, &protocol.HeldError{Key: l.Key}
-	}
-	l.Fence, err = fence(c, keys, replies[1:])
+	err = makeAll(c, g.Fence, keys, &l, func() error {
+		replies, err := c.CompareAndSet(keys, nil, func(replies []any) ([]protocol.Cmd, error) {
+			l.How = protocol.Free
+			all, err := values(keys, replies)
+			if err == nil {
+				err = dead(g.Options, all, now)
+			}
+			if err == nil {
+				l.How = protocol.TakenOver
+			}
+			return write("MSET", keys, l.Value, g.Fence), err
+		})
+		if err != nil {
+			return taken(c, key, err)
+		}
+		l.Fence, err = fence(c, keys, replies[1:])
+		return err
+	})
 	return l, err
 }
 
@@ -77,7 +78,7 @@ func (g GetSet) Traits() protocol.Traits { return protocol.Traits{Rotates: true,
 
 // check is getsetlock.Guarded's, and asks for MSETNX.
 func (g GetSet) check(c *protocol.Conn, key string) error {
-	if err := checkAs(getsetlock.Guarded{Options: g.Options}, c, key); err != nil {
+	if err := ability.Check(c, first(key), false, getsetlock.Guarded{}.Needs("multilock.GetSetClassic")...); err != nil {
 		return err
 	}
 	return checkMSETNX(c, first(key))

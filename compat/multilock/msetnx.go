@@ -1,6 +1,7 @@
 package multilock
 
 import (
+	"errors"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -60,55 +61,48 @@ func msetnx(c *protocol.Conn, fenced bool, keys []string, l *protocol.Lease) (bo
 	return true, err
 }
 
-// makeAll makes all keys by MSETNX. It looks at those that are there already, and returns false if
-// all of them are dead: they are to be taken over, by what look has begun. forget ends that
-// otherwise.
-func makeAll(c *protocol.Conn, o getsetlock.Options, now time.Time, keys []string, l *protocol.Lease,
-	look func(*protocol.Conn, []string) ([]found, error), forget func(*protocol.Conn)) (made bool, err error) {
+// makeAll makes all keys by MSETNX. Where some are there already, take takes them over if all are dead; errGone: none is there.
+func makeAll(c *protocol.Conn, fenced bool, keys []string, l *protocol.Lease, take func() error) error {
 	for range 2 {
-		made, err = msetnx(c, o.Fence, keys, l)
+		made, err := msetnx(c, fenced, keys, l)
 		if made || err != nil {
-			return made, err
+			return err
 		}
-		all, err := look(c, keys)
-		if err != nil {
-			return false, err
-		}
-		exists, err := dead(o, all, now)
-		if exists && err == nil {
-			return false, nil
-		}
-		if forget(c); err != nil {
-			return false, err
+		if err = take(); err != errGone {
+			return err
 		}
 		// Released since the MSETNX: ask again, once (getset/vanished-key).
 	}
-	return false, &protocol.HeldError{Key: l.Key}
+	return &protocol.HeldError{Key: l.Key}
 }
 
-// dead reports whether any key is there; it is ErrHeld, by the one that ends last, if any of
-// them is not dead.
-func dead(o getsetlock.Options, all []found, now time.Time) (exists bool, err error) {
+var errGone = errors.New("none of the keys is there")
+
+// dead is nil if all keys that are there are dead; errGone, or ErrHeld by the one that ends last.
+func dead(o getsetlock.Options, all []found, now time.Time) error {
 	var states []protocol.State
 	for _, f := range all {
 		if f.foreign != nil {
-			return true, f.foreign
+			return f.foreign
 		}
 		if !f.exists {
 			continue
 		}
 		s, err := inspectOne(o, now, f.key, f.value, int64(-1))
 		if err != nil {
-			return true, err
+			return err
 		}
 		states = append(states, s)
 	}
-	worst := longest(states)
-	if worst.Status == protocol.StatusFree || worst.Status == protocol.StatusDead {
-		return len(states) > 0, nil
+	switch worst := longest(states); {
+	case len(states) == 0:
+		return errGone
+	case worst.Status == protocol.StatusDead:
+		return nil
+	default:
+		return &protocol.HeldError{Key: worst.Key, Value: worst.Value, Until: worst.Until, Foreign: worst.Status == protocol.StatusForeign,
+			Persistent: worst.Status == protocol.StatusPersistent}
 	}
-	return true, &protocol.HeldError{Key: worst.Key, Value: worst.Value, Until: worst.Until, Foreign: worst.Status == protocol.StatusForeign,
-		Persistent: worst.Status == protocol.StatusPersistent}
 }
 
 // checkMSETNX asks whether MSETNX is there, and is all or nothing, in a transaction: its keys have

@@ -3,6 +3,7 @@ package multilock
 import (
 	"time"
 
+	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -37,21 +38,17 @@ func (t Tx) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Durati
 		cmds = append(cmds, draw(keys)...)
 	}
 
-	all, err := watch(c, keys)
-	if err != nil {
-		return l, err
-	}
-	for _, f := range all {
-		if f.exists {
-			return l, t.refused(c, now, f)
+	replies, err := c.CompareAndSet(keys, nil, func(replies []any) ([]protocol.Cmd, error) {
+		all, err := values(keys, replies)
+		for _, f := range all {
+			if f.exists {
+				return nil, t.refused(c, now, f)
+			}
 		}
-	}
-	replies, err := c.Exec(cmds...)
-	switch {
-	case err != nil:
-		return l, err
-	case replies == nil:
-		return l, &protocol.HeldError{Key: key} // one of them was taken since our GET
+		return cmds, err
+	})
+	if err != nil {
+		return l, taken(c, key, err)
 	}
 	l.Fence, err = fence(c, keys, replies[len(keys):])
 	return l, err
@@ -106,5 +103,5 @@ func (t Tx) Traits() protocol.Traits {
 
 // check is txlock's.
 func (t Tx) check(c *protocol.Conn, key string) error {
-	return checkAs(txlock.Guarded{Options: t.Options}, c, key)
+	return ability.Check(c, first(key), t.Millis, t.Needs("multilock.GetSetClassic")...)
 }

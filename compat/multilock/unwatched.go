@@ -14,7 +14,7 @@ func read(c *protocol.Conn, keys []string) ([]found, error) {
 	if err != nil {
 		return nil, err
 	}
-	return values(c, keys, replies)
+	return values(keys, replies)
 }
 
 // getset writes value on all keys at once, and returns what they held and the numbers that were
@@ -31,7 +31,7 @@ func getset(c *protocol.Conn, keys []string, value string, fenced bool) (old []f
 	if err != nil {
 		return nil, nil, err
 	}
-	old, err = values(c, keys, replies[:len(keys)])
+	old, err = values(keys, replies[:len(keys)])
 	return old, replies[len(keys):], err
 }
 

@@ -2,7 +2,6 @@ package multilock
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
@@ -17,8 +16,8 @@ import (
 //	MULTI; cmds…; EXEC         nil: somebody touched a key in between: again
 func ifAllHold(c *protocol.Conn, keys []string, value string, cmds ...protocol.Cmd) ([]any, error) {
 	lost := false
-	replies, err := c.CompareAndSet(keys, gets(keys), func(replies []any) ([]protocol.Cmd, error) {
-		all, err := values(c, keys, replies)
+	replies, err := c.CompareAndSet(keys, nil, func(replies []any) ([]protocol.Cmd, error) {
+		all, err := values(keys, replies)
 		if err != nil {
 			return nil, err
 		}
@@ -71,28 +70,6 @@ func holding(all []found, value string) []string {
 	return keys
 }
 
-// watch starts to WATCH keys and reads them, in one write.
-func watch(c *protocol.Conn, keys []string) ([]found, error) {
-	cmd := protocol.Cmd{"WATCH"}
-	for _, k := range keys {
-		cmd = append(cmd, k)
-	}
-	replies, err := c.Pipe(append([]protocol.Cmd{cmd}, gets(keys)...)...)
-	if err != nil {
-		return nil, err
-	}
-	_, err = redis.String(replies[0], nil)
-	var all []found
-	if err == nil {
-		all, err = values(c, keys, replies[1:])
-	}
-	if err != nil {
-		c.Unwatch()
-		return nil, apart(c, err)
-	}
-	return all, nil
-}
-
 // gets reads each of keys. MGET would not do: it answers nil for a list, as for a key that is
 // not there, and what is then written would be written over the list.
 func gets(keys []string) []protocol.Cmd {
@@ -104,7 +81,7 @@ func gets(keys []string) []protocol.Cmd {
 }
 
 // values are what the replies to gets tell.
-func values(c *protocol.Conn, keys []string, replies []any) ([]found, error) {
+func values(keys []string, replies []any) ([]found, error) {
 	all := make([]found, len(keys))
 	for i, k := range keys {
 		value, err := redis.String(replies[i], nil)
@@ -118,6 +95,14 @@ func values(c *protocol.Conn, keys []string, replies []any) ([]found, error) {
 		all[i].exists, all[i].foreign = true, err
 	}
 	return all, nil
+}
+
+// taken is the error of an attempt on a set: an EXEC that was aborted at every try is one that came second.
+func taken(c *protocol.Conn, key string, err error) error {
+	if err == protocol.ErrAborted {
+		return &protocol.HeldError{Key: key}
+	}
+	return apart(c, err)
 }
 
 // apart is a cluster's answer that it can't do one command for keys of several slots, as a
@@ -136,18 +121,6 @@ func first(key string) string {
 		return keys[0]
 	}
 	return key
-}
-
-// checkAs checks the server as one, the lock of single keys, does it, with a remedy for sets.
-func checkAs(one protocol.Algorithm, c *protocol.Conn, key string) error {
-	err := one.Traits().Check(c, first(key))
-	var unsafe *protocol.UnsafeServerError
-	if !errors.As(err, &unsafe) || !strings.HasPrefix(unsafe.Use, "getsetlock.") {
-		return err
-	}
-	own := *unsafe
-	own.Use = "multilock.GetSetClassic"
-	return &own
 }
 
 // del is one DEL of keys.

@@ -205,10 +205,12 @@ func (c *Conn) Watch(key string) (value string, exists bool, err error) {
 	return value, true, err
 }
 
-// Unwatch ends a WATCH that no EXEC will end. A connection that returned to a pool under WATCH
+// Unwatch ends a WATCH, if there is one, that no EXEC will end. A connection that returned to a pool under WATCH
 // could abort its next user's EXEC (tx/stale-watch-in-pool).
 func (c *Conn) Unwatch() {
-	c.Do("UNWATCH") //nolint:errcheck // a dead connection watches nothing
+	if c.wire.Session.Watching {
+		c.Do("UNWATCH") //nolint:errcheck // a dead connection watches nothing
+	}
 }
 
 // boxed is key as an argument: the one that stands in cmds, or the one of the step before.

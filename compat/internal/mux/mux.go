@@ -49,7 +49,8 @@ type Message struct {
 	one     [1]any // room for a reply that comes alone
 	err     error
 	at      time.Time     // when it was put behind the others
-	until   time.Time     // when its caller gives up; zero: never
+	on      *Conn         // that it was sent over last
+	late    *time.Timer   // rings when its caller's patience is at its end; nil: it was never sent
 	left    bool          // its caller is gone
 	done    chan struct{} // receives once
 	home    *sync.Pool    // where it is kept to be used again; nil: nowhere
@@ -77,17 +78,14 @@ func (m *Message) commands() iter.Seq2[string, []any] {
 	}
 }
 
+// free is the end of a message that was answered, or never sent. If its timer rings by now, it is not used again.
 func (m *Message) free() {
-	clear(m.flat)
-	m.names, m.ends, m.flat, m.replies, m.one[0], m.err, m.left = m.names[:0], m.ends[:0], m.flat[:0], nil, nil, nil, false
-	if m.home != nil {
-		m.home.Put(m)
+	if m.home == nil || m.late != nil && !m.late.Stop() {
+		return
 	}
-}
-
-type command struct {
-	name string
-	args []any
+	clear(m.flat)
+	m.names, m.ends, m.flat, m.replies, m.one[0], m.err = m.names[:0], m.ends[:0], m.flat[:0], nil, nil, nil
+	m.home.Put(m)
 }
 
 // A Conn is a connection that is shared.
@@ -101,7 +99,6 @@ type Conn struct {
 	pending  []*Message // nothing of them is written
 	batch    []*Message // being written
 	sent     []*Message // written, and not answered yet
-	out      []command  // what the batch says
 	waiting  int        // callers that wait for a reply
 	writing  bool       // somebody writes, and will look at pending again
 	reading  bool
@@ -110,9 +107,7 @@ type Conn struct {
 	shutting bool
 	err      error // it is over
 
-	until time.Time   // when it has its age
-	alarm *time.Timer // nil: none was needed yet
-	rings time.Time   // when it does; zero: it is not set
+	aging *time.Timer // rings when it has its age
 }
 
 // age is for how long a connection is shared. Then its pool gets it back, and tests and replaces it as it does the
@@ -122,8 +117,15 @@ const age = time.Second
 // New shares c, which nobody else may use any more. A goroutine reads while replies are owed; an idle
 // connection has none.
 func New(c redis.Conn) *Conn {
-	shared := &Conn{c: c, until: time.Now().Add(age)}
-	shared.set(shared.until)
+	shared := &Conn{c: c}
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	shared.aging = time.AfterFunc(age, func() {
+		shared.mu.Lock()
+		defer shared.mu.Unlock()
+		shared.ages()
+		shared.last()
+	})
 	return shared
 }
 
@@ -145,11 +147,6 @@ func (c *Conn) ages() {
 func (c *Conn) Retire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.retire()
-}
-
-// retire is Retire. c.mu is held.
-func (c *Conn) retire() {
 	c.spoil()
 	c.last()
 }
@@ -164,10 +161,17 @@ func (c *Conn) last() {
 	}
 }
 
+// silence is for how long a connection may owe a reply before it gets no new messages: the caller
+// that waited for it may have given up long before, and the next would wait in vain.
+const silence = time.Second
+
 // load is how many callers wait for a reply; ok: it takes messages.
 func (c *Conn) load() (n int, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if len(c.sent) > 0 && time.Since(c.sent[0].at) >= silence {
+		c.spoil()
+	}
 	return c.waiting, c.err == nil && !c.retired
 }
 
@@ -196,27 +200,51 @@ func (c *Conn) do(ctx context.Context, patience time.Duration, m *Message, last 
 	case <-m.done:
 		return m.replies, m.err // after an error somebody may still be about to write it: it is not used again
 	case <-ctx.Done():
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		m.late.Stop()
 		return nil, c.leave(m, limit.Cause(ctx))
+	}
+}
+
+// ever is a patience without an end.
+const ever = 100 * 365 * 24 * time.Hour
+
+// waits has a timer ring when m's caller gives up: also while the caller itself writes.
+func (m *Message) waits(c *Conn, patience time.Duration) {
+	m.at, m.on = time.Now(), c
+	if patience == 0 {
+		patience = ever
+	}
+	if m.late == nil {
+		m.late = time.AfterFunc(patience, m.expire)
+	} else {
+		m.late.Reset(patience)
+	}
+}
+
+// expire is told that the timer has rung.
+func (m *Message) expire() {
+	c := m.on
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !m.left && m.err == nil && m.replies == nil {
+		m.err = c.leave(m, limit.ErrTimeout)
+		m.done <- struct{}{}
 	}
 }
 
 // send puts a message behind the others. A caller that finds nobody writing writes: its own message
 // at once, if it is alone. The connection may take no more, or only the last of one who has sent something before.
 func (c *Conn) send(m *Message, patience time.Duration, last bool) (taken bool) {
-	m.at, m.until = time.Now(), time.Time{}
-	due := m.at.Add(silence)
-	if patience > 0 {
-		m.until = m.at.Add(patience)
-		due = sooner(due, m.until)
-	}
 	c.mu.Lock()
 	if c.err != nil || c.retired && !last {
 		c.mu.Unlock()
 		return false
 	}
+	m.waits(c, patience)
 	c.retired = c.retired || last
 	c.waiting++
-	c.set(due)
 	c.pending = append(c.pending, m)
 	if c.writing {
 		c.mu.Unlock()
@@ -239,40 +267,37 @@ func (c *Conn) send(m *Message, patience time.Duration, last bool) (taken bool) 
 // write writes what is pending. c.mu is held, but not while it writes. more: there is something
 // again, and the one that writes has to see to it.
 func (c *Conn) write() (more bool) {
-	for _, m := range c.pending {
-		for name, args := range m.commands() {
-			c.out = append(c.out, command{name, args})
-		}
-	}
-	c.batch, c.pending = c.pending, c.batch[:0]
+	batch := c.pending
+	c.batch, c.pending = batch, c.batch[:0]
 	c.mu.Unlock()
-	var err error
-	for _, cmd := range c.out {
-		if err = c.c.Send(cmd.name, cmd.args...); err != nil {
-			break
-		}
-	}
-	if err == nil {
-		err = c.c.Flush()
-	}
-	clear(c.out)
-	c.out = c.out[:0]
+	err := c.transmit(batch)
 	c.mu.Lock()
 	if err != nil {
 		c.failed(err)
 	} else if c.err == nil {
-		c.sent = append(c.sent, c.batch...)
+		c.sent = append(c.sent, batch...)
 		if !c.reading {
 			c.reading = true
 			go c.read()
 		}
 	}
-	clear(c.batch)
-	c.batch = c.batch[:0]
+	clear(batch)
+	c.batch = batch[:0]
 	if c.writing = len(c.pending) > 0; !c.writing {
 		c.shut()
 	}
 	return c.writing
+}
+
+func (c *Conn) transmit(batch []*Message) error {
+	for _, m := range batch {
+		for name, args := range m.commands() {
+			if err := c.c.Send(name, args...); err != nil {
+				return err
+			}
+		}
+	}
+	return c.c.Flush()
 }
 
 // writeRest writes until nothing is pending.
@@ -283,105 +308,19 @@ func (c *Conn) writeRest() {
 	}
 }
 
-// silence is for how long a connection may owe a reply before it gets no new messages: the caller
-// that waited for it may have given up long before, and the next would wait in vain.
-const silence = time.Second
-
-// set has the alarm ring at a moment, or sooner: one for all that wait, where a timer for each would
-// cost as much as what it is for. c.mu is held.
-func (c *Conn) set(at time.Time) {
-	switch {
-	case !c.rings.IsZero() && !at.Before(c.rings):
-		return
-	case c.alarm == nil:
-		c.alarm = time.AfterFunc(time.Until(at), c.ring)
-	default:
-		c.alarm.Reset(time.Until(at))
-	}
-	c.rings = at
-}
-
-// ring gives up for the callers whose patience is at its end, and looks whether the connection is
-// silent.
-func (c *Conn) ring() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.rings = (time.Time{}); c.err != nil {
-		return
-	}
-	now := time.Now()
-	next := now.Add(silence)
-	if now.Before(c.until) {
-		next = c.until
-	} else {
-		c.ages()
-	}
-	overdue := func(m *Message) bool {
-		switch {
-		case m.left || m.until.IsZero():
-			return false
-		case now.Before(m.until):
-			next = sooner(next, m.until)
-			return false
-		}
-		c.spoil()
-		return true
-	}
-	for _, list := range [...][]*Message{c.sent, c.batch} {
-		for i, m := range list {
-			if overdue(m) {
-				list[i] = &Message{names: m.names, at: m.at, left: true} // its replies are thrown away
-				c.answer(m, nil, limit.ErrTimeout)
-			}
-		}
-	}
-	c.pending = slices.DeleteFunc(c.pending, func(m *Message) bool {
-		late := overdue(m)
-		if late {
-			c.answer(m, nil, unsent(limit.ErrTimeout))
-		}
-		return late
-	})
-	if len(c.sent) > 0 {
-		if due := c.sent[0].at.Add(silence); now.Before(due) {
-			next = sooner(next, due)
-		} else {
-			c.spoil()
-		}
-	}
-	if c.last(); c.err == nil {
-		c.set(next)
-	}
-}
-
-func sooner(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-// leave is the end of the wait for m.
+// leave is the end of the wait for m. c.mu is held.
 func (c *Conn) leave(m *Message, why error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	select {
-	case <-m.done: // at the same moment
-		if m.err == nil {
-			m.free()
-		}
+	if m.err != nil || m.replies != nil { // it was answered at the same moment
 		return why
-	default:
 	}
 	c.waiting--
 	defer c.last()
+	m.left = true // its replies are thrown away
 	if i := slices.Index(c.pending, m); i >= 0 {
 		c.pending = slices.Delete(c.pending, i, i+1)
-		m.free()
 		return unsent(why)
 	}
-	m.left = true // its replies are thrown away, and it with them
-	c.spoil()     // it may be silent, whoever asks
+	c.spoil() // it may be silent, whoever asks
 	return why
 }
 
@@ -408,7 +347,6 @@ func (c *Conn) readOne(m *Message) {
 		return
 	}
 	left := stuck(m.names, replies)
-	m = c.sent[0] // another, if its caller was told meanwhile that it is late
 	c.sent[0] = nil
 	if c.sent = c.sent[1:]; len(c.sent) == 0 {
 		c.sent = nil
@@ -453,9 +391,6 @@ func stuck(names []string, replies []any) error {
 // answer ends m. c.mu is held.
 func (c *Conn) answer(m *Message, replies []any, err error) {
 	if m.left {
-		if err == nil { // else the one that reads or writes may have it in hand
-			m.free()
-		}
 		return
 	}
 	m.replies, m.err = replies, err
@@ -471,9 +406,7 @@ func (c *Conn) failed(err error) {
 	if c.err = err; c.job != nil {
 		c.done = c.job()
 	}
-	if c.alarm != nil {
-		c.alarm.Stop()
-	}
+	c.aging.Stop()
 	for _, m := range slices.Concat(c.sent, c.batch) {
 		c.answer(m, nil, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
 
@@ -139,6 +140,21 @@ func TestPatienceInAnyOrder(t *testing.T) {
 	}
 }
 
+// A server that takes nothing holds a caller up, who writes, for no longer than its patience.
+func TestPatienceWhileWriting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		defer there.Close()
+		c := New(redis.NewConn(here, 0, 0))
+		began := time.Now()
+		_, err := c.Do(context.Background(), 300*time.Millisecond, say("GET", "k"))
+		if took := time.Since(began); !errors.Is(err, limit.ErrTimeout) || errors.Is(err, ErrNotSent) || took != 300*time.Millisecond {
+			t.Errorf("%v after %v", err, took)
+		}
+		synctest.Wait()
+	})
+}
+
 // A connection that owes a reply for a second takes no new messages, however patient who waits is.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -166,22 +182,28 @@ func TestSilence(t *testing.T) {
 	})
 }
 
-// The alarm of an idle connection does not ring again and again.
+// An idle connection goes back when it has its age, and nothing rings for it any more.
 func TestIdleIsQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSilent()
 		c := New(s)
 		s.answers <- "v"
-		if _, err := c.Do(context.Background(), time.Minute, say("GET", "k")); err != nil {
+		m := say("GET", "k")
+		m.home = new(sync.Pool)
+		if _, err := c.Do(context.Background(), time.Minute, m); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * silence)
+		m.free()
+		time.Sleep(age - time.Millisecond)
+		if _, ok := c.load(); !ok {
+			t.Error("it takes no messages, and is younger")
+		}
+		time.Sleep(time.Millisecond)
 		synctest.Wait()
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if !c.rings.IsZero() {
-			t.Errorf("it rings in %v, and nobody waits", time.Until(c.rings))
+		if len(s.closed) != 1 || m.late.Stop() || c.aging.Stop() {
+			t.Error("it is not at its end, or something rings")
 		}
-		c.failed(net.ErrClosed)
 	})
 }

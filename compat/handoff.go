@@ -36,7 +36,7 @@ func (l *held) Handoff(ctx context.Context, ttl time.Duration) (*Lock, error) {
 			return nil, err
 		}
 		var err error
-		if next, err = l.k.extend(ctx, l, ttl, true, true, lease.Handoff); err != nil {
+		if next, err = l.k.extend(ctx, l, extension{ttl: ttl, rotate: true, redraw: true, handsOff: true}); err != nil {
 			return nil, err
 		}
 	} else {
@@ -101,7 +101,7 @@ func (k *Locker) inherit(ctx context.Context, q *queue.Queue[loose], h *loose, t
 		return nil
 	}
 	was, known := h.state.Claim(), !h.state.Secret()
-	next, err := k.extend(ctx, h, ttl, known, true, lease.Done)
+	next, err := k.extend(ctx, h, extension{ttl: ttl, rotate: known, redraw: true})
 	if err == nil && known && (next.Rotate || h.state.Claim().Value == was.Value) {
 		err = fmt.Errorf("setnxlock: %q: somebody knows the token, and it could not be changed: %w", h.lease.Key, errors.ErrUnsupported)
 	}

@@ -239,7 +239,7 @@ func (l *held) Extend(ctx context.Context, ttl time.Duration) error {
 // extend is one extension. The lock is busy.
 func (l *held) extend(ctx context.Context, ttl time.Duration) error {
 	start := l.k.now()
-	if _, err := l.k.extend(ctx, l, ttl, false, false, lease.Done); err != nil {
+	if _, err := l.k.extend(ctx, l, extension{ttl: ttl}); err != nil {
 		return err
 	}
 	l.k.see(Event{Kind: EventExtended, Key: l.lease.Key, Lease: l.current().Lease, Took: l.k.elapsed(start)}, nil)

@@ -57,7 +57,7 @@ func (k *Locker) renewBatch(batch []*held) (open []*held) {
 	least := k.o.Timeout
 	for _, l := range batch {
 		ttl := l.ttl()
-		le, v := k.ask(l, ttl, false, false)
+		le, v := k.ask(l, extension{ttl: ttl})
 		if v != lease.OK {
 			open = append(open, l)
 			continue
@@ -73,7 +73,7 @@ func (k *Locker) renewBatch(batch []*held) (open []*held) {
 	next, errs := k.abilities.server.extendAll(ctx, k.now, leases, ttls)
 	done()
 	for i, l := range locks {
-		again, err := k.answer(l, leases[i], next[i], errs[i], ttls[i], lease.Done)
+		again, err := k.answer(l, leases[i], next[i], errs[i], extension{ttl: ttls[i]})
 		if again || protocol.OutcomeOf(errs[i]) == protocol.Refused && !notOurs(errs[i]) && !answer.Passes(errs[i]) {
 			open = append(open, l)
 			continue
@@ -97,7 +97,7 @@ func (l *held) renew() {
 	l.stop = cancel
 	l.mu.Unlock()
 	start := l.k.now()
-	_, err := l.k.extend(ctx, l, l.ttl(), false, false, lease.Done)
+	_, err := l.k.extend(ctx, l, extension{ttl: l.ttl()})
 	l.mu.Lock()
 	l.stop = nil
 	l.mu.Unlock()

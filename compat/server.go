@@ -179,23 +179,8 @@ func (c *call) extended(l, next Grant, ch *protocol.Change, replies []any, err e
 }
 
 func (s *server) Extend(ctx context.Context, now func() time.Time, l Grant, ttl time.Duration) (Grant, error) {
-	next := l
-	err := s.do(ctx, l.Key, func(c *call) error {
-		epoch := s.epoch()
-		var ch protocol.Change
-		var err error
-		if next, ch, err = s.change(now(), l, ttl); err != nil {
-			return err
-		}
-		next.epoch = epoch
-		replies, err := c.Run(ch)
-		next, err = c.extended(l, next, &ch, replies, c.verdict(l.Key, err))
-		return err
-	})
-	if protocol.OutcomeOf(err) == protocol.NotSent {
-		next = l
-	}
-	return s.placed(ctx, now, next, err), err
+	next, errs := s.extendAll(ctx, now, []Grant{l}, []time.Duration{ttl})
+	return next[0], errs[0]
 }
 
 // batchAtMost is how many leases are extended in one write: a server runs it without a pause
@@ -212,7 +197,7 @@ func (s *server) batches(leases []Grant) [][]int {
 	})
 }
 
-// extendAll is Extend of many leases over one connection. Each has its own outcome: one that
+// extendAll extends leases over one connection. Each has its own outcome: one that
 // was lost does not keep the others from being extended.
 func (s *server) extendAll(ctx context.Context, now func() time.Time, leases []Grant, ttls []time.Duration) ([]Grant, []error) {
 	next, errs := slices.Clone(leases), make([]error, len(leases))
@@ -235,7 +220,7 @@ func (s *server) extendAll(ctx context.Context, now func() time.Time, leases []G
 		}
 		return errors.Join(errs...)
 	})
-	if !ran {
+	if !ran || len(errs) == 1 && protocol.OutcomeOf(err) == protocol.NotSent { // the step's word: nothing was written
 		for i := range errs {
 			next[i], errs[i] = leases[i], err
 		}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
@@ -60,7 +59,7 @@ func (s *settler) settle(ctx context.Context, h *loose, ttl time.Duration, why e
 	case !st.Holds(l.Value):
 		return fmt.Errorf("setnxlock: not obtained, %q is free: %w", l.Key, why)
 	}
-	if _, err := s.extend(ctx, h, ttl, false, true, lease.Done); err != nil {
+	if _, err := s.extend(ctx, h, extension{ttl: ttl, redraw: true}); err != nil {
 		return s.undo(ctx, h, oneline.Join(why, err))
 	}
 	h.lease.How = protocol.Resolved
@@ -81,17 +80,24 @@ func (s *settler) undo(ctx context.Context, h *loose, why error) error {
 	return &UnknownError{Lease: l.Lease, Err: oneline.Join(cause(why), cause(err))}
 }
 
-// extend extends h to ttl. With rotate its value is to be a new one, with redraw its fence.
-// then is the event for the holder's machine when it was done.
-func (s *settler) extend(ctx context.Context, h holder, ttl time.Duration, rotate, redraw bool, then lease.Kind) (Grant, error) {
+// An extension is what is asked for.
+type extension struct {
+	ttl      time.Duration
+	rotate   bool // to a new value
+	redraw   bool // with a new fence
+	handsOff bool // and the lock is another holder's then
+}
+
+// extend extends h.
+func (s *settler) extend(ctx context.Context, h holder, x extension) (Grant, error) {
 	for try := 1; ; try++ {
-		l, v := s.ask(h, ttl, rotate, redraw)
+		l, v := s.ask(h, x)
 		if v == lease.Read || v == lease.Doubt {
 			if _, err := s.read(ctx, h); err != nil {
 				h.on(lease.Event{Kind: lease.Postpone, At: s.now()}, l)
 				return l, err
 			}
-			l, v = s.send(h, ttl, rotate, redraw)
+			l, v = s.send(h, x)
 		}
 		switch v {
 		case lease.Over:
@@ -100,21 +106,19 @@ func (s *settler) extend(ctx context.Context, h holder, ttl time.Duration, rotat
 			h.on(lease.Event{Kind: lease.Postpone, At: s.now()}, l)
 			return l, &UnknownError{Lease: l.Lease, Err: errDoubts}
 		}
-		step, done := s.step(ctx, ttl)
-		next, err := s.backend.Extend(step, s.now, l, ttl)
+		step, done := s.step(ctx, x.ttl)
+		next, err := s.backend.Extend(step, s.now, l, x.ttl)
 		done()
-		again, err := s.answer(h, l, next, err, ttl, then)
+		again, err := s.answer(h, l, next, err, x)
 		if p := (*limit.Panicked)(nil); errors.As(err, &p) {
 			panic(p.Value)
 		}
-		if !again || try == 3 {
+		open := protocol.OutcomeOf(err) == protocol.Unknown
+		if !again || try == 3 || open && (ctx.Err() != nil || errors.Is(err, ErrUnknown) || l.Ambiguous) {
 			return next, err
 		}
-		if protocol.OutcomeOf(err) != protocol.Unknown { // the key may hold what an earlier extension asked for
+		if !open { // the key may hold what an earlier extension asked for
 			continue
-		}
-		if ctx.Err() != nil || errors.Is(err, ErrUnknown) || l.Ambiguous {
-			return next, err
 		}
 		found, readErr := s.read(ctx, h)
 		switch {
@@ -122,7 +126,7 @@ func (s *settler) extend(ctx context.Context, h holder, ttl time.Duration, rotat
 			return next, readErr
 		case readErr != nil:
 			return next, err
-		case found == next.Value && found != l.Value && !next.drew && then == lease.Done:
+		case found == next.Value && found != l.Value && !next.drew && !x.handsOff:
 			return h.current(), nil
 		case try == 2:
 			return next, err // the lease is what it was, or what was asked for: the lesser is believed
@@ -130,37 +134,39 @@ func (s *settler) extend(ctx context.Context, h holder, ttl time.Duration, rotat
 	}
 }
 
-// ask asks h's machine for an extension to ttl. OK: the lease may be sent.
-func (s *settler) ask(h holder, ttl time.Duration, rotate, redraw bool) (Grant, lease.Verdict) {
+// ask asks h's machine for an extension. OK: the lease may be sent.
+func (s *settler) ask(h holder, x extension) (Grant, lease.Verdict) {
 	if v := h.on(lease.Event{Kind: lease.Ask, At: s.now()}, Grant{}); v != lease.OK {
 		return h.current(), v
 	}
-	return s.send(h, ttl, rotate, redraw)
+	return s.send(h, x)
 }
 
 // send is the lease that is about to be sent.
-func (s *settler) send(h holder, ttl time.Duration, rotate, redraw bool) (Grant, lease.Verdict) {
+func (s *settler) send(h holder, x extension) (Grant, lease.Verdict) {
 	l := h.current()
-	l.Rotate = l.Rotate || rotate
-	if redraw {
+	l.Rotate = l.Rotate || x.rotate
+	if x.redraw {
 		l.Fence = 0
 	}
-	return l, h.on(lease.Event{Kind: lease.Send, At: s.now(), Claim: lease.Claim{TTL: ttl}}, l)
+	return l, h.on(lease.Event{Kind: lease.Send, At: s.now(), Claim: lease.Claim{TTL: x.ttl}}, l)
 }
 
 // answer tells h's machine what became of an extension of l, and returns the caller's error.
 // again: it is open, or the key is to be read and it is to be asked once more.
-func (s *settler) answer(h holder, l, next Grant, err error, ttl time.Duration, then lease.Kind) (again bool, _ error) {
+func (s *settler) answer(h holder, l, next Grant, err error, x extension) (again bool, _ error) {
 	h.saw(err)
-	e := lease.Event{At: s.now(), Claim: lease.Claim{Value: next.Value, Until: next.Until, TTL: ttl, Fence: next.Fence}, Final: next.Final || l.Rotate && !next.Rotate && next.Value != l.Value}
+	e := lease.Event{At: s.now(), Claim: lease.Claim{Value: next.Value, Until: next.Until, TTL: x.ttl, Fence: next.Fence}, Final: next.Final || l.Rotate && !next.Rotate && next.Value != l.Value}
 	e.Kept = next.Rotate || !l.Rotate && s.backend.Abilities().server == nil
-	switch protocol.OutcomeOf(err) {
-	case protocol.Done:
+	switch o := protocol.OutcomeOf(err); {
+	case o == protocol.Done:
 		if next.Rotate { // what was sent before may still find the value that it was sent with
 			e.Kind = lease.Unknown
 			h.on(e, next)
 		}
-		e.Kind = then
+		if e.Kind = lease.Done; x.handsOff {
+			e.Kind = lease.Handoff
+		}
 		switch h.on(e, next) {
 		case lease.Read:
 			e.Kind, e.Claim.Value = lease.Done, next.Value // it was extended all the same
@@ -170,25 +176,19 @@ func (s *settler) answer(h holder, l, next Grant, err error, ttl time.Duration, 
 			return false, h.over()
 		}
 		return false, nil
-	case protocol.NotSent:
-		e.Kind = lease.NotSent
+	case o == protocol.NotSent || o == protocol.Refused && !notOurs(err):
+		if e.Kind = lease.NotSent; o == protocol.Refused {
+			e.Kind = lease.Refused
+		}
 		h.on(e, next)
 		return false, err
-	case protocol.Refused:
-		if !notOurs(err) {
-			e.Kind = lease.Refused
-			h.on(e, next)
-			return false, err
+	case o == protocol.Refused:
+		e.Kind, err = lease.NotOurs, errTouched
+	default:
+		e.Kind = lease.Unknown
+		if next.drew && next.Until.After(l.Until) { // finding the value will not prove all of it
+			e.Claim.Until = l.Until
 		}
-		e.Kind = lease.NotOurs
-		if h.on(e, next) == lease.Over {
-			return false, h.over()
-		}
-		return true, errTouched
-	}
-	e.Kind = lease.Unknown
-	if next.drew && next.Until.After(l.Until) { // finding the value will not prove all of it
-		e.Claim.Until = l.Until
 	}
 	if h.on(e, next) == lease.Over {
 		return false, h.over()
@@ -274,14 +274,13 @@ func (s *settler) release(ctx context.Context, h holder, signal bool) (woken boo
 		if !ok {
 			break
 		}
-		one := l
-		one.Value = v
-		if v != l.Value {
-			one.pin = 0
+		r := removal{Grant: l, inTime: !lease.Past(s.now(), l.Until)}
+		if r.Value = v; v != l.Value {
+			r.pin = 0
 		}
-		var tried bool
-		woken, tried, err = s.releaseOne(ctx, one, signal)
-		sent = sent || tried && protocol.OutcomeOf(err) == protocol.Unknown
+		err = s.releaseOne(ctx, &r, signal)
+		woken = r.woken
+		sent = sent || r.sent && protocol.OutcomeOf(err) == protocol.Unknown
 		if err == nil {
 			h.on(lease.Event{Kind: lease.ReleaseDone}, l)
 			return woken, h.lost(nil)
@@ -311,62 +310,65 @@ func (s *settler) settled(h holder, err error) error {
 	return h.lost(err)
 }
 
-// releaseOne releases l. If the outcome is unknown it looks, and releases once more if the key
-// still holds l's value: it compares, so a second one never removes another client's lock
+// A removal is the release of one lease.
+type removal struct {
+	Grant
+	inTime bool // it began before the lease's end
+	sent   bool // something of it was
+	woken  bool // it woke a client that waits elsewhere
+}
+
+// releaseOne releases r. If the outcome is unknown it looks, and releases once more if the key
+// still holds its value: it compares, so a second one never removes another client's lock
 // (any/lost-reply-to-release).
-func (s *settler) releaseOne(ctx context.Context, l Grant, signal bool) (woken, sent bool, err error) {
-	inTime := !lease.Past(s.now(), l.Until)
+func (s *settler) releaseOne(ctx context.Context, r *removal, signal bool) (err error) {
 	for try := 1; ; try++ {
-		cleaning, open := limit.Ended(ctx), sent
+		cleaning, open := limit.Ended(ctx), r.sent
 		step, done := s.orCleanup(ctx)
-		woken, err = s.removing(step, l, signal && try == 1)
+		if s.wakes && signal && try == 1 {
+			r.woken, err = s.backend.Abilities().server.releaseWaking(step, s.now, r.Grant)
+		} else {
+			err = s.backend.Release(step, s.now, r.Grant)
+		}
 		o := protocol.OutcomeOf(err)
-		sent = sent || o != protocol.NotSent
-		switch {
-		case o == protocol.Refused && open && notOurs(err): // the first arrived after we had looked (any/late-request)
+		r.sent = r.sent || o != protocol.NotSent
+		known := o == protocol.Done || o == protocol.Refused
+		if known || r.Ambiguous && r.sent || try == 2 {
 			done()
-			return woken, sent, s.gone(l, sent, inTime, err)
-		case o == protocol.Done || o == protocol.Refused:
-			done()
-			return woken, sent, err
-		case l.Ambiguous && sent || try == 2:
-			done()
-			return woken, sent, &UnknownError{Lease: l.Lease, Err: cause(err)}
+			switch {
+			case o == protocol.Refused && open && notOurs(err): // the first arrived after we had looked (any/late-request)
+				return s.gone(r, err)
+			case known:
+				return err
+			}
+			return &UnknownError{Lease: r.Lease, Err: cause(err)}
 		}
 		if !cleaning && limit.Ended(ctx) { // in the middle
 			done()
 			step, done = s.cleanup(ctx)
 		}
-		st, readErr := s.backend.Inspect(step, s.now, l.Key)
+		st, readErr := s.backend.Inspect(step, s.now, r.Key)
 		done()
-		if readErr != nil {
-			return woken, sent, &UnknownError{Lease: l.Lease, Err: cause(err)}
-		}
-		if !st.Holds(l.Value) {
-			return woken, sent, s.gone(l, sent, inTime, err)
+		switch {
+		case readErr != nil:
+			return &UnknownError{Lease: r.Lease, Err: cause(err)}
+		case !st.Holds(r.Value):
+			return s.gone(r, err)
 		}
 	}
 }
 
-// gone is what it means that the key of l, whose release failed by err, is not ours any more: in
+// gone is what it means that the key of r, whose release failed by err, is not ours any more: in
 // time it was released; unless nothing was sent, or a server answers that may never have had it
 // (any/failover).
-func (s *settler) gone(l Grant, sent, inTime bool, err error) error {
+func (s *settler) gone(r *removal, err error) error {
 	switch {
-	case !inTime:
-		return ranOut(l.Key)
-	case !sent || since(s.backend, l.Key) > l.epoch:
-		return fmt.Errorf("%w: %q is not ours on the server that answers now: %w", ErrLost, l.Key, err)
+	case !r.inTime:
+		return ranOut(r.Key)
+	case !r.sent || since(s.backend, r.Key) > r.epoch:
+		return fmt.Errorf("%w: %q is not ours on the server that answers now: %w", ErrLost, r.Key, err)
 	}
 	return nil
-}
-
-// removing is one release on the server.
-func (s *settler) removing(ctx context.Context, l Grant, signal bool) (woken bool, err error) {
-	if s.wakes && signal {
-		return s.backend.Abilities().server.releaseWaking(ctx, s.now, l)
-	}
-	return false, s.backend.Release(ctx, s.now, l)
 }
 
 // orCleanup is a step's context, or a cleanup's if ctx has ended.
@@ -375,195 +377,4 @@ func (s *settler) orCleanup(ctx context.Context) (context.Context, func()) {
 		return s.cleanup(ctx)
 	}
 	return s.step(ctx, s.limit)
-}
-
-// since is the epoch in which the server that answers for key was last replaced.
-func since(b Backend, key string) uint64 {
-	a := b.Abilities()
-	if a.server != nil {
-		return a.server.since(key)
-	}
-	return epochOf(b)
-}
-
-// epochOf is that of the server which answers, if it can be replaced.
-func epochOf(b Backend) uint64 {
-	if e := b.Abilities().Epoch; e != nil {
-		return e()
-	}
-	return 0
-}
-
-// loose is a lease that is no Lock: of an attempt that is being settled, of a lock that is
-// being passed on, or a part of a lock that is made of several.
-type loose struct {
-	state lease.State
-	lease Grant
-	why   error // what the last step ended with
-}
-
-func newLoose(l Grant, ttl time.Duration, now time.Time) *loose {
-	h := &loose{lease: l, state: lease.New(claimOf(l, ttl), false, now)}
-	for _, v := range slices.Backward(l.Or) { // the likeliest was asked for last
-		e := lease.Event{Kind: lease.Unknown, At: now, Claim: claimOf(l, ttl)}
-		e.Claim.Value = v
-		h.state.On(e)
-	}
-	return h
-}
-
-func claimOf(l Grant, ttl time.Duration) lease.Claim {
-	return lease.Claim{Value: l.Value, Until: l.Until, TTL: ttl, Fence: l.Fence}
-}
-
-func (h *loose) current() Grant             { return believed(h.lease, &h.state) }
-func (h *loose) value(i int) (string, bool) { return h.state.Value(i) }
-func (h *loose) over() error                { return overError(h.lease.Key, &h.state, h.why) }
-func (h *loose) lost(err error) error       { return lostToo(h.lease.Key, &h.state, h.why, err) }
-func (h *loose) saw(err error)              { h.why = err }
-
-func (h *loose) on(e lease.Event, l Grant) lease.Verdict {
-	follow(&h.lease, e.Kind, l)
-	return h.state.On(e)
-}
-
-// believed is l as its state machine believes it.
-func believed(l Grant, s *lease.State) Grant {
-	c := s.Claim()
-	l.Value, l.Until, l.Fence, l.Rotate = c.Value, c.Until, c.Fence, s.Rotate()
-	return l
-}
-
-// follow keeps what a lease carries beside its claim: whose epoch, which connection. An extension touches the key, and so
-// ends what a connection knows of it.
-func follow(of *Grant, k lease.Kind, l Grant) {
-	switch k {
-	case lease.Done, lease.Handoff:
-		of.Ambiguous, of.epoch, of.pin = l.Ambiguous, l.epoch, 0
-	case lease.Unknown:
-		of.Ambiguous, of.pin = of.Ambiguous || l.Ambiguous, 0
-	}
-}
-
-// overError is what an operation on a lock that has ended returns. why is what the last step ended with.
-func overError(key string, s *lease.State, why error) error {
-	err := causeError(key, s, why)
-	if s.Cause() == lease.Lost {
-		return err
-	}
-	return fmt.Errorf("%w: %q", err, key)
-}
-
-// causeError is the cause with which its context ends.
-func causeError(key string, s *lease.State, why error) error {
-	switch s.Cause() {
-	case lease.Released, lease.None: // None: its release has begun
-		return ErrReleased
-	case lease.HandedOff:
-		return ErrHandedOff
-	case lease.Detached:
-		return ErrDetached
-	}
-	c := s.Claim()
-	e := &LostError{Key: key, Err: why, Confirmed: c.Until.Add(lease.Drift(c.TTL) - c.TTL), Renewed: s.Renews()}
-	if seen := (*LostError)(nil); errors.As(why, &seen) && seen.Key == key {
-		e.Value, e.Gone, e.Err = seen.Value, seen.Gone, seen.Err
-	}
-	return e
-}
-
-// lostToo adds to a release's error that the lock was lost, if it was, and why: whatever became of the release, the work
-// under the lock may have overlapped.
-func lostToo(key string, s *lease.State, why, err error) error {
-	if s.Cause() != lease.Lost {
-		return err
-	}
-	if errors.Is(err, ErrLost) {
-		why = ErrLost // and what else err says
-	}
-	if seen := (*LostError)(nil); err == ErrLost || errors.As(err, &seen) && err == error(seen) {
-		why, err = err, nil
-	}
-	if err == nil {
-		return overError(key, s, why)
-	}
-	return fmt.Errorf("%w: %w", overError(key, s, why), err)
-}
-
-// Settled wraps b as a part of a lock that is made of several: it settles a step whose reply was
-// lost by reading the key, as the Locker does for its own lock.
-func Settled(b Backend) Backend { return settled{b} }
-
-type settled struct{ Backend }
-
-func (b settled) settler(now func() time.Time) *settler {
-	same := func(ctx context.Context, _ time.Duration) (context.Context, func()) { return ctx, func() {} }
-	return &settler{backend: b.Backend, now: now, step: same, cleanup: func(ctx context.Context) (context.Context, func()) { return ctx, func() {} }}
-}
-
-// Acquire asks once more if a request of unknown outcome turns out not to have taken the key: an
-// idle connection that the server had closed must not cost a part of the lock. With an error of
-// outcome Unknown it returns the lease that may stand.
-func (b settled) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (Grant, error) {
-	for try := 1; ; try++ {
-		l, err := b.Backend.Acquire(ctx, now, key, ttl)
-		if protocol.OutcomeOf(err) != protocol.Unknown {
-			return l, err
-		}
-		h := newLoose(l, ttl, now())
-		err = b.settler(now).settle(ctx, h, ttl, err)
-		switch {
-		case err == nil, errors.Is(err, ErrUnknown):
-			return h.current(), err
-		case protocol.OutcomeOf(err) == protocol.Refused:
-			return l, err
-		case try == 2 || ctx.Err() != nil: // it is free, or was taken back
-			return l, protocol.NotSent.Mark(err)
-		}
-	}
-}
-
-// Extend returns the lease that stands at least, with an error of outcome Unknown, and with
-// Grant.Or, if it is not known which of several.
-func (b settled) Extend(ctx context.Context, now func() time.Time, l Grant, ttl time.Duration) (Grant, error) {
-	h := newLoose(l, ttl, now())
-	next, err := b.settler(now).extend(ctx, h, ttl, l.Rotate, l.Fence == 0, lease.Done)
-	switch protocol.OutcomeOf(err) {
-	case protocol.Done:
-		got := h.either(h.current())
-		got.Final, got.drew = next.Final, next.drew
-		got.Rotate = got.Rotate || l.Rotate && got.Value == l.Value && b.Abilities().Rotates
-		return got, nil
-	case protocol.Unknown:
-		next.Until = h.state.Until()
-		return h.either(next), err
-	}
-	if h.state.Rotate() && !errors.Is(err, ErrLost) { // an earlier try may have run
-		next := h.either(h.current())
-		return next, &UnknownError{Lease: next.Lease, Err: cause(err)}
-	}
-	return l, err
-}
-
-// either is l with all that its key may hold.
-func (h *loose) either(l Grant) Grant {
-	l.Or = nil
-	for i := 0; ; i++ {
-		v, ok := h.value(i)
-		if !ok {
-			return l
-		}
-		if v != l.Value {
-			l.Or = append(l.Or, v)
-		}
-	}
-}
-
-// Release removes the key if it is ours.
-func (b settled) Release(ctx context.Context, now func() time.Time, l Grant) error {
-	if l.epoch == 0 { // a part of a lease: when it was written is not known
-		l.epoch = epochOf(b.Backend)
-	}
-	_, err := b.settler(now).release(ctx, newLoose(l, 0, now()), false)
-	return err
 }

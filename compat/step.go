@@ -26,7 +26,6 @@ type call struct {
 	shared mux.Step    // what the connection is if the step shares one
 	own    *stock.Conn // what it is if not
 
-	fresh   bool       // the connection is to be one of the pool's: neither shared nor kept here
 	alone   bool       // no other step is under way
 	pin     *stock.Pin // where to note that a lease has pinned the connection; nil: it goes back
 	refused bool       // nobody waits for the connection to be returned
@@ -89,7 +88,7 @@ func (s *server) once(ctx context.Context, key string, fresh bool, step func(*ca
 		return protocol.NotSent.Mark(err)
 	}
 	c := calls.Get().(*call)
-	c.fresh, c.alone = fresh, s.underWay.Add(1) == 1
+	c.alone = s.underWay.Add(1) == 1
 	defer s.underWay.Add(-1)
 	if s.shared != nil && !fresh && !c.alone && !s.source.odd.Load() {
 		s.learnWhole(key)

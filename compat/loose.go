@@ -1,0 +1,203 @@
+package compat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat/internal/lease"
+	"github.com/setnxlock/setnxlock/compat/protocol"
+)
+
+// loose is a lease that is no Lock: of an attempt that is being settled, of a lock that is
+// being passed on, or a part of a lock that is made of several.
+type loose struct {
+	state lease.State
+	lease Grant
+	why   error // what the last step ended with
+}
+
+func newLoose(l Grant, ttl time.Duration, now time.Time) *loose {
+	h := &loose{lease: l, state: lease.New(claimOf(l, ttl), false, now)}
+	for _, v := range slices.Backward(l.Or) { // the likeliest was asked for last
+		e := lease.Event{Kind: lease.Unknown, At: now, Claim: claimOf(l, ttl)}
+		e.Claim.Value = v
+		h.state.On(e)
+	}
+	return h
+}
+
+func claimOf(l Grant, ttl time.Duration) lease.Claim {
+	return lease.Claim{Value: l.Value, Until: l.Until, TTL: ttl, Fence: l.Fence}
+}
+
+func (h *loose) current() Grant             { return believed(h.lease, &h.state) }
+func (h *loose) value(i int) (string, bool) { return h.state.Value(i) }
+func (h *loose) over() error                { return overError(h.lease.Key, &h.state, h.why) }
+func (h *loose) lost(err error) error       { return lostToo(h.lease.Key, &h.state, h.why, err) }
+func (h *loose) saw(err error)              { h.why = err }
+
+func (h *loose) on(e lease.Event, l Grant) lease.Verdict {
+	follow(&h.lease, e.Kind, l)
+	return h.state.On(e)
+}
+
+// believed is l as its state machine believes it.
+func believed(l Grant, s *lease.State) Grant {
+	c := s.Claim()
+	l.Value, l.Until, l.Fence, l.Rotate = c.Value, c.Until, c.Fence, s.Rotate()
+	return l
+}
+
+// follow keeps what a lease carries beside its claim: whose epoch, which connection. An extension touches the key, and so
+// ends what a connection knows of it.
+func follow(of *Grant, k lease.Kind, l Grant) {
+	switch k {
+	case lease.Done, lease.Handoff:
+		of.Ambiguous, of.epoch, of.pin = l.Ambiguous, l.epoch, 0
+	case lease.Unknown:
+		of.Ambiguous, of.pin = of.Ambiguous || l.Ambiguous, 0
+	}
+}
+
+// since is the epoch in which the server that answers for key was last replaced.
+func since(b Backend, key string) uint64 {
+	a := b.Abilities()
+	if a.server != nil {
+		return a.server.since(key)
+	}
+	return epochOf(b)
+}
+
+// epochOf is that of the server which answers, if it can be replaced.
+func epochOf(b Backend) uint64 {
+	if e := b.Abilities().Epoch; e != nil {
+		return e()
+	}
+	return 0
+}
+
+// overError is what an operation on a lock that has ended returns. why is what the last step ended with.
+func overError(key string, s *lease.State, why error) error {
+	err := causeError(key, s, why)
+	if s.Cause() == lease.Lost {
+		return err
+	}
+	return fmt.Errorf("%w: %q", err, key)
+}
+
+// causeError is the cause with which its context ends.
+func causeError(key string, s *lease.State, why error) error {
+	switch s.Cause() {
+	case lease.Released, lease.None: // None: its release has begun
+		return ErrReleased
+	case lease.HandedOff:
+		return ErrHandedOff
+	case lease.Detached:
+		return ErrDetached
+	}
+	c := s.Claim()
+	e := &LostError{Key: key, Err: why, Confirmed: c.Until.Add(lease.Drift(c.TTL) - c.TTL), Renewed: s.Renews()}
+	if seen := (*LostError)(nil); errors.As(why, &seen) && seen.Key == key {
+		e.Value, e.Gone, e.Err = seen.Value, seen.Gone, seen.Err
+	}
+	return e
+}
+
+// lostToo adds to a release's error that the lock was lost, if it was, and why: whatever became of the release, the work
+// under the lock may have overlapped.
+func lostToo(key string, s *lease.State, why, err error) error {
+	if s.Cause() != lease.Lost {
+		return err
+	}
+	if errors.Is(err, ErrLost) {
+		why = ErrLost // and what else err says
+	}
+	if seen := (*LostError)(nil); err == ErrLost || errors.As(err, &seen) && err == error(seen) {
+		why, err = err, nil
+	}
+	if err == nil {
+		return overError(key, s, why)
+	}
+	return fmt.Errorf("%w: %w", overError(key, s, why), err)
+}
+
+// either is l with all that its key may hold.
+func (h *loose) either(l Grant) Grant {
+	l.Or = nil
+	for i := 0; ; i++ {
+		v, ok := h.value(i)
+		if !ok {
+			return l
+		}
+		if v != l.Value {
+			l.Or = append(l.Or, v)
+		}
+	}
+}
+
+// Settled wraps b as a part of a lock that is made of several: it settles a step whose reply was
+// lost by reading the key, as the Locker does for its own lock.
+func Settled(b Backend) Backend { return part{b} }
+
+type part struct{ Backend }
+
+func (b part) settler(now func() time.Time) *settler {
+	same := func(ctx context.Context, _ time.Duration) (context.Context, func()) { return ctx, func() {} }
+	return &settler{backend: b.Backend, now: now, step: same, cleanup: func(ctx context.Context) (context.Context, func()) { return same(ctx, 0) }}
+}
+
+// Acquire asks once more if a request of unknown outcome turns out not to have taken the key: an
+// idle connection that the server had closed must not cost a part of the lock. With an error of
+// outcome Unknown it returns the lease that may stand.
+func (b part) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (Grant, error) {
+	for try := 1; ; try++ {
+		l, err := b.Backend.Acquire(ctx, now, key, ttl)
+		if protocol.OutcomeOf(err) != protocol.Unknown {
+			return l, err
+		}
+		h := newLoose(l, ttl, now())
+		err = b.settler(now).settle(ctx, h, ttl, err)
+		switch {
+		case err == nil, errors.Is(err, ErrUnknown):
+			return h.current(), err
+		case protocol.OutcomeOf(err) == protocol.Refused:
+			return l, err
+		case try == 2 || ctx.Err() != nil: // it is free, or was taken back
+			return l, protocol.NotSent.Mark(err)
+		}
+	}
+}
+
+// Extend returns the lease that stands at least, with an error of outcome Unknown, and with
+// Grant.Or, if it is not known which of several.
+func (b part) Extend(ctx context.Context, now func() time.Time, l Grant, ttl time.Duration) (Grant, error) {
+	h := newLoose(l, ttl, now())
+	next, err := b.settler(now).extend(ctx, h, extension{ttl: ttl, rotate: l.Rotate, redraw: l.Fence == 0})
+	switch protocol.OutcomeOf(err) {
+	case protocol.Done:
+		got := h.either(h.current())
+		got.Final, got.drew = next.Final, next.drew
+		got.Rotate = got.Rotate || l.Rotate && got.Value == l.Value && b.Abilities().Rotates
+		return got, nil
+	case protocol.Unknown:
+		next.Until = h.state.Until()
+		return h.either(next), err
+	}
+	if h.state.Rotate() && !errors.Is(err, ErrLost) { // an earlier try may have run
+		next := h.either(h.current())
+		return next, &UnknownError{Lease: next.Lease, Err: cause(err)}
+	}
+	return l, err
+}
+
+// Release removes the key if it is ours.
+func (b part) Release(ctx context.Context, now func() time.Time, l Grant) error {
+	if l.epoch == 0 { // a part of a lease: when it was written is not known
+		l.epoch = epochOf(b.Backend)
+	}
+	_, err := b.settler(now).release(ctx, newLoose(l, 0, now()), false)
+	return err
+}

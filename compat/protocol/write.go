@@ -12,17 +12,6 @@ import (
 // A Cmd is a command and its arguments: Cmd{"EXPIRE", key, 30}.
 type Cmd []any
 
-// one is one command, for a Change: one piece of memory.
-func one(name string, args ...any) []Cmd {
-	b := new(struct {
-		cmd  [1]Cmd
-		args [5]any
-	})
-	b.args[0] = name
-	b.cmd[0] = append(b.args[:1], args...)
-	return b.cmd[:]
-}
-
 // A Write is commands that travel together: one round trip. Those in Do decide. They run in
 // MULTI/EXEC if Exec is set or a fence is drawn; if [Conn.Watch] was called before, the EXEC does
 // nothing when another client has touched the key.

@@ -10,6 +10,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/adapter/otel"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -25,25 +26,15 @@ func TestSpans(t *testing.T) {
 	provider := sdk.NewTracerProvider(sdk.WithSyncer(spans))
 	ctx := context.Background()
 	locks := compat.New(pool, txlock.Renamed{Options: txlock.Options{Fence: true}}, compat.Options{Observer: otel.Observer(provider, attribute.String("server.address", addr))})
-	kept, err := locks.TryLock(ctx, "kept", time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kept := must.Get(locks.TryLock(ctx, "kept", time.Minute))(t)
 	if _, err := locks.TryLock(ctx, "kept", time.Minute); !errors.Is(err, compat.ErrHeld) {
 		t.Fatal(err)
 	}
-	if err := kept.Release(ctx); err != nil {
-		t.Fatal(err)
-	}
-	lost, err := locks.TryLock(ctx, "lost", time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, kept.Release(ctx))
+	lost := must.Get(locks.TryLock(ctx, "lost", time.Minute))(t)
 	c := pool.Get()
 	defer c.Close()
-	if _, err := c.Do("DEL", "lost"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Do("DEL", "lost"))(t)
 	if err := lost.Extend(ctx, time.Minute); !errors.Is(err, compat.ErrLost) {
 		t.Fatal(err)
 	}

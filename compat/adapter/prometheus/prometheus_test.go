@@ -26,6 +26,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/adapter/prometheus"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 
 	"github.com/gomodule/redigo/redis"
@@ -38,10 +39,7 @@ func held(t *testing.T) *client.Registry {
 	pool := &redis.Pool{MaxIdle: 4, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
 	t.Cleanup(func() { pool.Close() })
 	r := client.NewPedanticRegistry()
-	m, err := prometheus.New(r, func(key string) string { name, _, _ := strings.Cut(key, ":"); return name })
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(prometheus.New(r, func(key string) string { name, _, _ := strings.Cut(key, ":"); return name }))(t)
 	if _, err := prometheus.New(r, nil); err == nil {
 		t.Error("registered twice")
 	}
@@ -49,32 +47,23 @@ func held(t *testing.T) *client.Registry {
 	ctx := context.Background()
 	take := func(key string) *compat.Lock {
 		t.Helper()
-		l, err := locks.TryLock(ctx, key, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(locks.TryLock(ctx, key, time.Minute))(t)
 		return l
 	}
 	first := take("job:1")
 	if _, err := locks.TryLock(ctx, "job:1", time.Minute); !errors.Is(err, compat.ErrHeld) {
 		t.Fatal(err)
 	}
-	if err := errors.Join(first.Extend(ctx, time.Minute), first.Release(ctx)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(first.Extend(ctx, time.Minute), first.Release(ctx)))
 	gone := take("job:2")
 	c := pool.Get()
 	defer c.Close()
-	if _, err := c.Do("DEL", "job:2"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Do("DEL", "job:2"))(t)
 	if err := gone.Extend(ctx, time.Minute); !errors.Is(err, compat.ErrLost) {
 		t.Fatal(err)
 	}
 	late := take("job:3")
-	if _, err := c.Do("DEL", "job:3"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Do("DEL", "job:3"))(t)
 	if err := late.Release(ctx); !errors.Is(err, compat.ErrLost) {
 		t.Fatal(err)
 	}
@@ -138,10 +127,7 @@ func TestMetricsFile(t *testing.T) {
 	}
 	run("job", "--", "sh", "-c", `setnxlock run --metrics-file "$FILE" --try job -- true; :`)
 	run("--ttl", "3s", "job", "--", "sh", "-c", `until grep -q 'renewals_total{lock="job",outcome="ok"}' "$FILE"; do sleep 0.1; done`)
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
 	if err != nil {
@@ -151,10 +137,7 @@ func TestMetricsFile(t *testing.T) {
 	if err != nil || len(problems) != 0 {
 		t.Errorf("against Prometheus' conventions: %v, %v", problems, err)
 	}
-	registered, err := held(t).Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	registered := must.Get(held(t).Gather())(t)
 	shared := 0
 	for _, want := range registered {
 		got := families[want.GetName()]
@@ -192,10 +175,7 @@ func shape(f *dto.MetricFamily) (all []string) {
 
 // The dashboard, and the page with the alerts, name no metric that is not there.
 func TestNamesInUse(t *testing.T) {
-	families, err := held(t).Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(held(t).Gather())(t)
 	there := map[string]bool{
 		"setnxlock_repairs_total": true,                                                                                                       // nothing was repaired
 		"setnxlock_runs_total":    true, "setnxlock_run_ended_timestamp_seconds": true, "setnxlock_run_waiting_since_timestamp_seconds": true, // of the command's file
@@ -206,10 +186,7 @@ func TestNamesInUse(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"dashboard.json", "../../../docs/observing.md"} {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(name))(t)
 		if strings.HasSuffix(name, ".json") && !json.Valid(text) {
 			t.Errorf("%s is no JSON", name)
 		}

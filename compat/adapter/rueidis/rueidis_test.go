@@ -9,6 +9,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/adapter/internal/adaptertest"
 	adapter "github.com/setnxlock/setnxlock/compat/adapter/rueidis"
 	"github.com/setnxlock/setnxlock/compat/conformance"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 func TestMain(m *testing.M) { conformance.Main(m) }
@@ -16,12 +17,9 @@ func TestMain(m *testing.M) { conformance.Main(m) }
 // speaking opens clients of one protocol.
 func speaking(resp2 bool) adaptertest.Open {
 	return func(t testing.TB, addr string, size int) compat.Source {
-		client, err := rueidis.NewClient(rueidis.ClientOption{
+		client := must.Get(rueidis.NewClient(rueidis.ClientOption{
 			InitAddress: []string{addr}, AlwaysRESP2: resp2, DisableCache: true, ForceSingleClient: true, BlockingPoolSize: size, ConnWriteTimeout: 20 * time.Second,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		t.Cleanup(client.Close)
 		return adapter.Source(client)
 	}

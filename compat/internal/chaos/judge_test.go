@@ -14,6 +14,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/history"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // at is a moment, ms after the beginning.
@@ -35,10 +36,7 @@ func judged(t *testing.T, kind string, losses []span, left string, diaries ...[]
 	var clients []*process
 	for i, events := range diaries {
 		file := filepath.Join(t.TempDir(), fmt.Sprint(i))
-		f, err := os.Create(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(os.Create(file))(t)
 		d := &diary{f: f, client: i}
 		for _, e := range append(slices.Clone(events), history.Event{Op: bye}) {
 			d.write(e)
@@ -53,9 +51,7 @@ func judged(t *testing.T, kind string, losses []span, left string, diaries ...[]
 	g.forgot(span{at(0), at(1 << 30)}, g.keys[1:]) // which explains nothing
 	var v verdict
 	r := run{Kind: kind, For: time.Minute, Clients: len(diaries), Goroutines: 1, Dir: t.TempDir()}
-	if err := v.judge(r, clients, g.lost(), strings.Fields(left), false); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, v.judge(r, clients, g.lost(), strings.Fields(left), false))
 	return v
 }
 
@@ -184,9 +180,7 @@ func TestEndless(t *testing.T) {
 		c := oldredis.Run(t, version).Dial()
 		for _, cmd := range []string{"SET endless x", "SETEX ends 60 x"} {
 			f := strings.Fields(cmd)
-			if _, err := c.Do(f[0], redis.Args{}.AddFlat(f[1:])...); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(c.Do(f[0], redis.Args{}.AddFlat(f[1:])...))(t)
 		}
 		for key, want := range map[string]bool{"endless": true, "ends": false, "gone": false} {
 			if got := endless(c.Do, key); got != want {

@@ -20,6 +20,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // An action is something to be done in a page.
@@ -49,10 +50,7 @@ func TestMain(m *testing.M) {
 
 func site(t *testing.T) string {
 	t.Helper()
-	dir, err := written()
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(written())(t)
 	return dir
 }
 
@@ -101,7 +99,7 @@ func open(t *testing.T, browser context.Context, address string, width int64, sc
 			t.Errorf("%s: %s", address, s)
 		}
 	})
-	err := chromedp.Listen(ctx, func(event any) {
+	must.Do(t, chromedp.Listen(ctx, func(event any) {
 		said := ""
 		switch event := event.(type) {
 		case *runtime.EventExceptionThrown:
@@ -127,10 +125,7 @@ func open(t *testing.T, browser context.Context, address string, width int64, sc
 			defer mu.Unlock()
 			trouble = append(trouble, said)
 		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	p := tab{t, ctx}
 	colours := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}
 	p.do(call(network.Enable, network.EnableParams{}), call(log.Enable, cdp.Empty{}),
@@ -150,9 +145,7 @@ func call[P, R any](c cdp.Command[P, R], params P) action {
 
 func (p tab) do(actions ...action) {
 	p.Helper()
-	if err := chromedp.Do(p.ctx, actions...); err != nil {
-		p.Fatal(err)
-	}
+	must.Do(p, chromedp.Do(p.ctx, actions...))
 }
 
 func eval[T any](p tab, js string) T {
@@ -307,10 +300,7 @@ func TestLongAxe(t *testing.T) {
 	if said, err := install.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
-	axe, err := os.ReadFile(filepath.Join(modules, "node_modules/axe-core/axe.min.js"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	axe := must.Get(os.ReadFile(filepath.Join(modules, "node_modules/axe-core/axe.min.js")))(t)
 	pages, err := filepath.Glob(filepath.Join(site(t), "*.html"))
 	if err != nil || len(pages) < 110 { // 57 races, most with the lock that survives
 		t.Fatalf("%d pages, %v", len(pages), err)

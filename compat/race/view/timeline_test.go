@@ -7,37 +7,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/internal/must"
+	"github.com/setnxlock/setnxlock/internal/traces"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")
 
 // renders has the traces that are drawn, and what they become.
 const renders = "testdata/render"
-
-// savedTraces reads the traces that tests draw, by their names.
-func savedTraces(t *testing.T) map[string]race.Trace {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(renders, "*.json"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no traces in %s: %v", renders, err)
-	}
-	all := map[string]race.Trace{}
-	for _, name := range files {
-		f, err := os.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tr, err := race.ReadTrace(f)
-		f.Close()
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		all[strings.TrimSuffix(filepath.Base(name), ".json")] = tr
-	}
-	return all
-}
 
 // golden compares got with a file of testdata/render, or makes it so.
 func golden(t *testing.T, name, got string) {
@@ -53,14 +30,14 @@ func golden(t *testing.T, name, got string) {
 }
 
 func TestTimeline(t *testing.T) {
-	for name, tr := range savedTraces(t) {
+	for name, tr := range traces.Saved(t, renders) {
 		golden(t, name+".txt", Timeline(tr, TimelineOptions{}))
 	}
 }
 
 // The widths are those of a terminal, with two clients and with three.
 func TestTimelineFits(t *testing.T) {
-	for name, tr := range savedTraces(t) {
+	for name, tr := range traces.Saved(t, renders) {
 		for _, w := range []int{80, 100, 132} {
 			for line := range strings.Lines(Timeline(tr, TimelineOptions{Width: w})) {
 				line = strings.TrimSuffix(line, "\n")
@@ -76,12 +53,12 @@ func TestTimelineFits(t *testing.T) {
 }
 
 func TestTimelineStep(t *testing.T) {
-	golden(t, "double-takeover.step4.txt", Timeline(savedTraces(t)["double-takeover"], TimelineOptions{Step: 4}))
+	golden(t, "double-takeover.step4.txt", Timeline(traces.Saved(t, renders)["double-takeover"], TimelineOptions{Step: 4}))
 }
 
 // What there is at the start has its own row, unless an event shows it.
 func TestTimelineStart(t *testing.T) {
-	tr := savedTraces(t)["double-takeover"]
+	tr := traces.Saved(t, renders)["double-takeover"]
 	const row = "  0    0s    — at the start"
 	if got := Timeline(tr, TimelineOptions{}); strings.Contains(got, row) {
 		t.Errorf("the start is told twice in\n%s", got)
@@ -94,7 +71,7 @@ func TestTimelineStart(t *testing.T) {
 
 // Colour adds nothing but colour.
 func TestTimelineColor(t *testing.T) {
-	for name, tr := range savedTraces(t) {
+	for name, tr := range traces.Saved(t, renders) {
 		colored := Timeline(tr, TimelineOptions{Color: true})
 		if !strings.Contains(colored, "\x1b[1;31m") {
 			t.Errorf("%s: the violation is not red", name)
@@ -118,7 +95,7 @@ func TestTimelineColor(t *testing.T) {
 
 // A value that another program wrote must not reach the terminal as it is.
 func TestTimelineHarmless(t *testing.T) {
-	tr := savedTraces(t)["double-takeover"]
+	tr := traces.Saved(t, renders)["double-takeover"]
 	tr.Events = tr.Events[:1]
 	tr.Events[0].Server.Value = "\x1b[2Jé漢字\u202e\xff\n"
 	got := Timeline(tr, TimelineOptions{})

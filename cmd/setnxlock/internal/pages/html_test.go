@@ -7,6 +7,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/internal/must"
+	"github.com/setnxlock/setnxlock/internal/traces"
 )
 
 // What the page needs stays small: the trace should be the most of it.
@@ -21,7 +22,7 @@ func TestHTMLSize(t *testing.T) {
 // Nothing of a trace is ever markup, in the page or in its data.
 func TestHTMLEscapes(t *testing.T) {
 	const evil = `</script></noscript><img src=x onerror=alert(1)><!--`
-	tr := savedTraces(t)["double-takeover"]
+	tr := traces.Saved(t, renders)["double-takeover"]
 	tr.Title, tr.Objective, tr.Instead, tr.Schedule = evil, evil, evil, evil
 	tr.Sources = []race.Source{{Name: evil, URL: "javascript:alert(1)"}}
 	tr.Argument.Let = []string{evil}
@@ -35,7 +36,7 @@ func TestHTMLEscapes(t *testing.T) {
 
 // The data in a page is the trace, whole.
 func TestHTMLData(t *testing.T) {
-	for name, tr := range savedTraces(t) {
+	for name, tr := range traces.Saved(t, renders) {
 		var page, want bytes.Buffer
 		must.Do(t, HTML(&page, tr))
 		_, rest, _ := strings.Cut(page.String(), `<script type="application/json" id="trace">`)

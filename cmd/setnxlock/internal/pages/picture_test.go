@@ -3,13 +3,16 @@ package pages
 import (
 	"encoding/xml"
 	"io"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/internal/must"
+	"github.com/setnxlock/setnxlock/internal/traces"
 )
 
 var rect = regexp.MustCompile(`<rect class="([^"]+)" x="([0-9.]+)" y="[0-9.]+" width="([0-9.]+)"`)
@@ -33,7 +36,7 @@ func ends(t *testing.T, svg, class string) (from, to float64) {
 
 // A holder that is stopped is drawn to hold to the end of its lease, and not past it.
 func TestPictureOfAPausedHolder(t *testing.T) {
-	trace := savedTraces(t)["paused-holder"]
+	trace := traces.Saved(t, renders)["paused-holder"]
 	svg := Picture(trace)
 	_, paused := ends(t, svg, "bar paused c0")
 	ends(t, svg, "bar out c0") // and that it believes in it still is seen, too
@@ -58,14 +61,11 @@ func TestPictureOfAPausedHolder(t *testing.T) {
 
 // Every picture is a well-formed document, in which nothing of the trace is markup.
 func TestPictures(t *testing.T) {
-	var traces []race.Trace
-	for _, trace := range savedTraces(t) {
-		traces = append(traces, trace)
-	}
-	hostile := traces[0]
+	all := slices.Collect(maps.Values(traces.Saved(t, renders)))
+	hostile := all[0]
 	hostile.Server, hostile.Events = `</svg><script>`, append([]race.Event(nil), hostile.Events...)
 	hostile.Events[0].Cmd, hostile.Events[0].Server.Value = `SET "<b>&`, `<i>"&`
-	for _, trace := range append(traces, hostile, race.Trace{Clients: []race.Client{{Name: "C1"}}}) {
+	for _, trace := range append(all, hostile, race.Trace{Clients: []race.Client{{Name: "C1"}}}) {
 		svg := Picture(trace)
 		d := xml.NewDecoder(strings.NewReader(svg))
 		for {
@@ -102,10 +102,10 @@ func TestPictureOfALateWrite(t *testing.T) {
 func TestNamesOfBreaksAreReadable(t *testing.T) {
 	label := regexp.MustCompile(`<text class="small( red)?" x="([0-9.]+)" y="([0-9.]+)">([^<]*)<`)
 	breaks := 0
-	traces := savedTraces(t)
+	all := traces.Saved(t, renders)
 	classic := must.Get(race.ReplaySchedule("getset:classic 2.4 2x3 check=exclusion : C1 C1 +10s +1ms C2 C2 C2 C1 C1", nil))(t)
-	traces["values in two lines"] = classic
-	for name, trace := range traces {
+	all["values in two lines"] = classic
+	for name, trace := range all {
 		type text struct {
 			red        bool
 			x, y, wide float64

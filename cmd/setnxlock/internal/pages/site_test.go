@@ -13,11 +13,12 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/internal/must"
+	"github.com/setnxlock/setnxlock/internal/traces"
 )
 
 // A site has a page and a JSON file for each race, and each link of it leads to one of its files.
 func TestSite(t *testing.T) {
-	dir, all := t.TempDir(), savedTraces(t)
+	dir, all := t.TempDir(), traces.Saved(t, renders)
 	survives := all["double-takeover"]
 	survives.Scenario = ""
 	// Of the stored guarantees one lock, whose ways lead to no race.
@@ -81,7 +82,7 @@ func TestSite(t *testing.T) {
 }
 
 func TestSiteRefuses(t *testing.T) {
-	one := Page{Trace: savedTraces(t)["lost-reply"]}
+	one := Page{Trace: traces.Saved(t, renders)["lost-reply"]}
 	index, guarantees := one, one
 	index.Trace.Scenario, guarantees.Trace.Scenario = "../index", "guarantees"
 	for want, f := range map[string]func(dir string) error{
@@ -100,7 +101,7 @@ func TestSiteRefuses(t *testing.T) {
 // a scheme of its own.
 func TestLinkToTheWorkbench(t *testing.T) {
 	dir := t.TempDir()
-	for name, tr := range savedTraces(t) {
+	for name, tr := range traces.Saved(t, renders) {
 		if tr.Schedule == "" {
 			continue
 		}

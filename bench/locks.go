@@ -40,24 +40,19 @@ type client struct {
 // The subjects with a name of their own; the others have their lock's.
 const (
 	twoPings = "two PINGs"
-	tuned    = ", tuned"
 	byHand   = "by hand"
 )
 
-// fast are the options that make a lock so.
-var fast = compat.Options{Signal: true}
-
-// subjects are two PINGs; the lock that auto chooses, as it comes and tuned; the best of our
-// two other families; and, where they run, a lock written by hand and those of other libraries.
+// subjects are two PINGs; the lock that auto chooses; the best of our two other families; and, where
+// they run, a lock written by hand and those of other libraries. All of ours are as they come.
 func subjects(s *server) []subject {
 	list := []subject{
 		{twoPings, false, pings(s)},
-		{s.auto.Name, true, ours(s, s.auto.Algorithm, compat.Options{})},
-		{s.auto.Name + tuned, true, ours(s, s.auto.Algorithm, fast)},
+		{s.auto.Name, true, ours(s, s.auto.Algorithm)},
 	}
 	for _, family := range []string{"tx", "getset"} {
 		if name, a := best(s, family); name != "" && name != s.auto.Name {
-			list = append(list, subject{name, false, ours(s, a, compat.Options{})})
+			list = append(list, subject{name, false, ours(s, a)})
 		}
 	}
 	if !s.atLeast("2.6.12") { // no SET NX PX
@@ -108,10 +103,10 @@ func pings(s *server) func(*meter) (*client, error) {
 	}
 }
 
-func ours(s *server, a protocol.Algorithm, o compat.Options) func(*meter) (*client, error) {
+func ours(s *server, a protocol.Algorithm) func(*meter) (*client, error) {
 	return func(m *meter) (*client, error) {
 		p := pool(m, s.address)
-		k := compat.New(p, a, o)
+		k := compat.New(p, a, compat.Options{})
 		return &client{
 			lock: func(ctx context.Context, key string) (func(context.Context) error, error) {
 				l, err := k.Lock(ctx, key, ttl)

@@ -71,8 +71,7 @@ All locks take turns on one server, and each figure is the median of %d turns. T
 microseconds are this machine's.
 
 - The first row is the floor: a PING instead of the acquisition, a PING instead of the release.
-- The second is the lock that ` + "`auto`" + ` chooses, without any option: *setnxlock* in the pictures. *Tuned*
-  is the same with ` + "`Signal`" + `.
+- The second is the lock that ` + "`auto`" + ` chooses, without any option: *setnxlock* in the pictures.
 - *By hand* is SET NX PX and EVALSHA over redigo, without a library.
 - redislock waits for 16 to 512 ms (its ` + "`ExponentialBackoff`" + `), redsync for 50 to 250 ms (its
   default), and rueidislock for a word from the server. None of them runs before Redis 2.6.12.
@@ -224,8 +223,6 @@ func (p *page) charts() []chart {
 			switch name {
 			case m.auto.Name:
 				name = "setnxlock"
-			case m.auto.Name + tuned:
-				name = "tuned"
 			case byHand, "redislock", "redsync", "rueidislock":
 				ours = false
 			default:

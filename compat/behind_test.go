@@ -46,6 +46,7 @@ func TestWaitEndsForItsOwnReasons(t *testing.T) {
 					}
 					defer s.Close()
 					other := compat.New(s.Pool(), setlock.Lua{}, compat.Options{NoRenew: true})
+					defer other.Close(background) //nolint:errcheck // it waits for the last wake-up
 					var holder *compat.Lock
 					if c.held > 0 {
 						if holder, err = other.TryLock(background, "k", time.Hour); err != nil {
@@ -64,6 +65,7 @@ func TestWaitEndsForItsOwnReasons(t *testing.T) {
 						}
 						return faulty.Over(s.Dial(), distant(&slow)), nil
 					}}, setlock.Lua{}, compat.Options{NoRenew: true})
+					defer k.Close(background) //nolint:errcheck // it waits for the last wake-up
 					if l, err := k.TryLock(background, "another", long); err != nil {
 						t.Fatal(err)
 					} else {

@@ -95,9 +95,8 @@ type serving interface {
 	batches(leases []Grant) [][]int
 	extendAll(ctx context.Context, now func() time.Time, leases []Grant, ttls []time.Duration) ([]Grant, []error)
 
-	// signals are how its releases wake clients elsewhere, and releaseWaking is a release that does: woken.
-	signals(now func() time.Time, step, cleanup func(context.Context) (context.Context, func())) *queue.Signals
-	releaseWaking(ctx context.Context, now func() time.Time, g Grant) (woken bool, err error)
+	// signals are how releases wake clients elsewhere; nil: they don't.
+	signals(now func() time.Time, pause func(time.Duration), step, cleanup func(context.Context) (context.Context, func())) *queue.Signals
 
 	// inTurn reports that waiters take turns, and leave takes back what one has left beside the key.
 	inTurn() bool
@@ -151,9 +150,14 @@ type Source struct {
 
 	// Keep is how many connections a Locker may keep between two steps, each for a second at most. Steps that are under
 	// way at once share some of them; another stays with the lock that was taken over it under WATCH; the rest is for the
-	// next step. One goroutine sends over a shared connection while another receives, which redigo's can bear. 0: none is
-	// kept, and each step borrows its own. A cluster's are never kept.
+	// next step, and for each key for which goroutines wait one that listens for a release elsewhere. One goroutine sends over
+	// a shared connection while another receives, which redigo's can bear. 0: none is kept, and each step borrows its own. A
+	// cluster's are never kept.
 	Keep int
+
+	// Listen is how many connections may listen for a release elsewhere, beside those of Keep: where none is kept, and as
+	// many as one likes can be had. 0: those of Keep. Negative: none listens, and no release wakes anybody.
+	Listen int
 
 	pool *redis.Pool  // of which it was made
 	odd  *atomic.Bool // its connections are not redigo's own, but what the program's Dial made; nil: that is not known

@@ -301,7 +301,7 @@ func (l *held) release(ctx context.Context) error {
 
 	ttl := l.ttl()
 	passable := l.is(func(s *lease.State) bool { return s.Passable(l.k.abilities.Rotates, ttl, start) })
-	next, signal := l.k.queues.Successor(&l.place, passable, ttl, start)
+	next := l.k.queues.Successor(&l.place, passable, ttl, start)
 	if next != nil {
 		le := l.current()
 		p := l.pass(ttl, start)
@@ -313,12 +313,12 @@ func (l *held) release(ctx context.Context) error {
 		l.k.see(Event{Kind: EventReleased, Key: l.lease.Key, Lease: le.Lease, Took: start.Sub(l.since)}, nil)
 		return nil
 	}
-	woken, err := l.k.release(ctx, l, signal)
+	err := l.k.release(ctx, l)
 	defer func() {
 		if err != nil {
 			l.k.queues.Gone(&l.place)
 		} else {
-			l.k.queues.Released(&l.place, woken, ttl)
+			l.k.queues.Released(&l.place, ttl, start)
 		}
 	}()
 	l.k.see(Event{Kind: EventReleased, Key: l.lease.Key, Lease: l.current().Lease, Took: start.Sub(l.since), Err: err}, nil)

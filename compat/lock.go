@@ -80,8 +80,8 @@ func (l *Lock) Context() context.Context { return l.h.Context() }
 // again.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error { return l.h.Extend(ctx, ttl) }
 
-// Release hands the lock off to the next waiter in this process (up to 14 times in a row), or else
-// releases it on the server. It works when ctx has already ended, within Options.Cleanup. Nothing
+// Release hands the lock off to the next waiter in this process (until all have had it who waited
+// when its turn began), or else releases it on the server. It works when ctx has already ended, within Options.Cleanup. Nothing
 // renews the lock afterwards. It returns [ErrLost] if the lock was no longer ours, and then removes
 // nothing, and [ErrReleased] if it was released before. After [ErrUnknown] (the outcome could not
 // be learned), [ErrAborted], or ctx's error (an extension was still under way) it may be called

@@ -36,11 +36,12 @@ type Options struct {
 	// lock that can't be extended is held for its ttl.
 	NoRenew bool
 
-	// Poll bounds the pause between two looks at a held key. A pause begins at a fiftieth of Poll and doubles with each
-	// look. Once the key was seen to change hands, it is an eighth of the time for which the key has been unchanged since;
-	// half of that, or of the fiftieth, in a process that others have passed over more often than usual; and up to four
-	// times as long in one that has just had its turns. Each pause is shortened by up to half at random, and never goes
-	// past the moment at which the lease on the server is known to end. Default: 500 ms.
+	// Poll bounds the pause between two looks at a held key, where no release will be heard of. A pause begins at a fiftieth
+	// of Poll and grows by a quarter with each look. At a key that changes hands a process looks so often that a release is
+	// noticed after a fiftieth of Poll, on average, by whichever of those that look; the more they are, the less often does
+	// each. Each pause is shortened by up to half at random, and never goes past the moment at which the lease on the server
+	// is known to end. A waiter that a release will wake looks once in each Poll; where more than 16 wait, less often.
+	// Default: 500 ms.
 	Poll time.Duration
 
 	// Timeout bounds each step as a whole, whatever its context, the pool, its Dial and the server
@@ -56,14 +57,6 @@ type Options struct {
 	// if no server answers. Default: 250 ms.
 	Cleanup time.Duration
 
-	// Signal makes a release wake one waiter in any process, if it waits with Signal too. Waiters
-	// listen on one more connection for each key that a process waits for. It needs RPOPLPUSH and
-	// BLPOP (Redis 2.0, no proxy) and connections with a read timeout of at least three seconds.
-	// Where it fails, among clients without Signal, and for a lock on several servers, waiters
-	// poll. Beside clients without Signal, a process now and then leaves the key free for a moment,
-	// so that they have their turns. Default: off.
-	Signal bool
-
 	// Observer sees everything that happens. Default: none.
 	Observer Observer
 
@@ -75,14 +68,9 @@ type Options struct {
 // least is the shortest pause between two looks.
 func (o *Options) least() time.Duration { return max(o.Poll/50, 1) }
 
-// handoffs is how often in a row a release may hand a lock off in this process, without releasing it on the server. Hand-offs
-// also end after half a lease, or when less than a quarter of it is left: then clients elsewhere get a chance. With Signal, and
-// if none of them waits, there may be four times as many.
-const handoffs = 14
-
 // A Locker takes, renews and releases locks. It is safe for concurrent use. At any time it uses at
 // most one connection for each lock that it waits for or holds, and none from a second after its last step
-// on, except those of Options.Signal. Steps that are under way at once share a few: see Source.Keep.
+// on, but one for each key that it waits for and listens. Steps that are under way at once share a few: see Source.Keep.
 type Locker struct {
 	settler
 	abilities Abilities
@@ -140,19 +128,15 @@ func NewLocker(b Backend, o Options) *Locker {
 	b, err := owned(b)
 	k := &Locker{o: o, invalid: err, abilities: b.Abilities(), plain: cleaning.With(context.Background(), crew), crew: crew}
 	k.settler = settler{backend: b, now: o.Clock.Now, step: k.stepContext, cleanup: crew.After, limit: o.Timeout}
-	k.queues = queue.Queues[loose]{Now: o.Clock.Now, Handoffs: handoffs, Pause: o.least(), Run: k.background}
+	k.queues = queue.Queues[loose]{Now: o.Clock.Now, Pause: o.least(), Longest: o.Poll, Run: k.background}
 	k.queues.Undo = func(ctx context.Context, h *loose) { k.undo(ctx, h, nil) } //nolint:errcheck // what stays ends with its lease
-	if o.Signal && k.abilities.server != nil {
-		k.wakes = true
-		k.queues.Signals = k.abilities.server.signals(k.now, func(ctx context.Context) (context.Context, func()) { return k.step(ctx, o.Timeout) }, k.cleanup)
-	}
 	k.scheduler.Clock, k.scheduler.Renew = o.Clock, k.renewAll
 	k.scheduler.End = func(l *held, at time.Time) { l.on(lease.Event{Kind: lease.Tick, At: at}, Grant{}) }
-	if s := k.abilities.server; s != nil && s.inTurn() {
-		k.queues.Handoffs = -1
-	}
 	if s := k.abilities.server; s != nil && err == nil {
 		s.keep(crew)
+		if k.queues.Apart = s.inTurn(); crew.Attended() && !crew.Stands() { // else nobody would hear of it in time
+			k.queues.Signals = s.signals(k.now, crew.Pause, func(ctx context.Context) (context.Context, func()) { return k.step(ctx, o.Timeout) }, k.cleanup)
+		}
 	}
 	return k
 }
@@ -332,8 +316,7 @@ func (k *Locker) releaseToken(ctx context.Context, key, token string) error {
 	if err != nil {
 		return err
 	}
-	_, err = k.release(ctx, h, true)
-	return err
+	return k.release(ctx, h)
 }
 
 // find returns the lease that token stands for. One that nothing will end is ours until we
@@ -453,13 +436,13 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 		return nil, ErrClosed
 	}
 	defer k.crew.Leave()
-	q, entry, err := k.queues.Join(key, ttl)
+	q, entry, yield, err := k.queues.Join(key, ttl)
 	if err != nil {
 		return nil, err
 	}
 	op, end := k.crew.Operation(ctx)
 	defer end()
-	w := wait{k: k, key: key, ttl: ttl, queue: q, pause: k.o.least()}
+	w := wait{k: k, key: key, ttl: ttl, queue: q}
 	w.name(op)
 	tries, acquired := 0, false
 	defer func() {
@@ -470,6 +453,11 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 			w.leave(err)
 		}
 	}()
+	if yield > 0 {
+		if entry, err = w.yieldTo(ctx, queue.Grant[loose]{Yield: yield}); err != nil {
+			return nil, err
+		}
+	}
 	for {
 		if entry != nil {
 			g, granted := k.queues.Await(ctx, entry)

@@ -198,6 +198,5 @@ func (b part) Release(ctx context.Context, now func() time.Time, l Grant) error 
 	if l.epoch == 0 { // a part of a lease: when it was written is not known
 		l.epoch = epochOf(b.Backend)
 	}
-	_, err := b.settler(now).release(ctx, newLoose(l, 0, now()), false)
-	return err
+	return b.settler(now).release(ctx, newLoose(l, 0, now()))
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/mux"
 	"github.com/setnxlock/setnxlock/compat/internal/slot"
 	"github.com/setnxlock/setnxlock/compat/internal/stock"
-	"github.com/setnxlock/setnxlock/compat/internal/wire"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
@@ -45,8 +44,10 @@ type server struct {
 	owned atomic.Bool // by a Locker
 	crew  *cleaning.Crew
 
-	silent atomic.Int64  // until when releases wake nobody, in nanoseconds of Unix
-	lists  atomic.Uint64 // what volatile found, and in which epoch
+	silent    atomic.Int64  // until when releases wake nobody, in nanoseconds of Unix
+	listeners atomic.Int64  // connections that listen, of Source.Listen
+	hears     atomic.Int64  // for how many seconds at once one can listen here; 0: not known to be few
+	lists     atomic.Uint64 // what volatile found, and in which epoch
 }
 
 // NewBackend returns the [Backend] that runs a on the servers of source, each key on the server
@@ -258,30 +259,22 @@ func (s *server) again(ctx context.Context, key string, do func(context.Context,
 	return err
 }
 
+// Release does not remove a value that proves nothing when its time has run out: what is on the key then may be another
+// client's.
 func (s *server) Release(ctx context.Context, now func() time.Time, l Grant) error {
-	return s.release(ctx, now, l, nil)
-}
-
-// release is Release, with a wake-up if there is one. A value that proves nothing is not removed
-// when its time has run out: what is on the key then may be another client's.
-func (s *server) release(ctx context.Context, now func() time.Time, l Grant, k *wire.Wakeup) error {
 	ch := s.algo.Release(l.Lease)
 	if (l.Ambiguous || ch.By == nil && ch.If == protocol.Unguarded) && lease.Past(now(), l.Until) {
 		return ranOut(l.Key)
 	}
 	step := func(c *call) error {
-		c.wire.Wake = k
 		_, err := c.Run(ch)
-		if err == nil && c.wire.Wake != nil && c.wire.Wake.Err == nil { // it did not go with the release
-			k.Woken, k.Err = c.wakeOne(k.Cmds)
-		}
 		return err
 	}
 	err, ran := s.overPinned(ctx, l, step)
 	switch {
 	case ran:
 		return err
-	case k == nil && s.joins(&ch):
+	case s.joins(&ch):
 		return s.join(ctx, ch)
 	}
 	return s.do(ctx, l.Key, step)

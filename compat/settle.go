@@ -22,7 +22,6 @@ type settler struct {
 	step    func(ctx context.Context, ttl time.Duration) (context.Context, func())
 	cleanup func(ctx context.Context) (context.Context, func())
 	limit   time.Duration // of a step that is for no ttl
-	wakes   bool          // its releases wake a client that waits elsewhere
 }
 
 // A holder is what a step changes: a lock, or a lease that is none yet. on tells its state
@@ -73,7 +72,7 @@ func (s *settler) undo(ctx context.Context, h *loose, why error) error {
 	step, done := s.cleanup(ctx)
 	defer done()
 	l := h.current()
-	_, err := s.release(step, h, true)
+	err := s.release(step, h)
 	if err == nil || protocol.OutcomeOf(err) == protocol.Refused && errors.Is(err, ErrLost) {
 		return why
 	}
@@ -255,15 +254,14 @@ func (s *settler) inspect(ctx context.Context, key string, ttl time.Duration) (S
 	return s.backend.Inspect(step, s.now, key)
 }
 
-// release releases what h may hold. With signal it wakes a client that waits elsewhere, if
-// there is one: woken.
-func (s *settler) release(ctx context.Context, h holder, signal bool) (woken bool, err error) {
+// release releases what h may hold.
+func (s *settler) release(ctx context.Context, h holder) (err error) {
 	if h.on(lease.Event{Kind: lease.Release}, Grant{}) == lease.Over {
-		return false, h.over()
+		return h.over()
 	}
 	if _, several := h.value(1); several && ctx.Err() == nil { // which of them it holds is worth a look
 		if _, err := s.read(ctx, h); errors.Is(err, ErrLost) {
-			return false, s.settled(h, err)
+			return s.settled(h, err)
 		}
 	}
 	l := h.current()
@@ -278,12 +276,11 @@ func (s *settler) release(ctx context.Context, h holder, signal bool) (woken boo
 		if r.Value = v; v != l.Value {
 			r.pin = 0
 		}
-		err = s.releaseOne(ctx, &r, signal)
-		woken = r.woken
+		err = s.releaseOne(ctx, &r)
 		sent = sent || r.sent && protocol.OutcomeOf(err) == protocol.Unknown
 		if err == nil {
 			h.on(lease.Event{Kind: lease.ReleaseDone}, l)
-			return woken, h.lost(nil)
+			return h.lost(nil)
 		}
 		if !notOurs(err) {
 			unknown = err
@@ -292,13 +289,13 @@ func (s *settler) release(ctx context.Context, h holder, signal bool) (woken boo
 	switch {
 	case unknown == nil:
 		h.on(lease.Event{Kind: lease.ReleaseNotOurs}, l)
-		return woken, s.settled(h, err)
+		return s.settled(h, err)
 	case sent:
 		h.on(lease.Event{Kind: lease.ReleaseUnknown}, l)
 	default:
 		h.on(lease.Event{Kind: lease.ReleaseNotSent}, l)
 	}
-	return woken, h.lost(unknown)
+	return h.lost(unknown)
 }
 
 // settled is the error of a release that found nothing of ours: none, if an earlier one of
@@ -315,21 +312,16 @@ type removal struct {
 	Grant
 	inTime bool // it began before the lease's end
 	sent   bool // something of it was
-	woken  bool // it woke a client that waits elsewhere
 }
 
 // releaseOne releases r. If the outcome is unknown it looks, and releases once more if the key
 // still holds its value: it compares, so a second one never removes another client's lock
 // (any/lost-reply-to-release).
-func (s *settler) releaseOne(ctx context.Context, r *removal, signal bool) (err error) {
+func (s *settler) releaseOne(ctx context.Context, r *removal) (err error) {
 	for try := 1; ; try++ {
 		cleaning, open := limit.Ended(ctx), r.sent
 		step, done := s.orCleanup(ctx)
-		if s.wakes && signal && try == 1 {
-			r.woken, err = s.backend.Abilities().server.releaseWaking(step, s.now, r.Grant)
-		} else {
-			err = s.backend.Release(step, s.now, r.Grant)
-		}
+		err = s.backend.Release(step, s.now, r.Grant)
 		o := protocol.OutcomeOf(err)
 		r.sent = r.sent || o != protocol.NotSent
 		known := o == protocol.Done || o == protocol.Refused

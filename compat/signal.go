@@ -1,93 +1,128 @@
 package compat
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"os"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/queue"
 	"github.com/setnxlock/setnxlock/compat/internal/signal"
-	"github.com/setnxlock/setnxlock/compat/internal/wire"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// signalRetry is how long releases wake nobody after that has failed: polling is enough.
-const signalRetry = 10 * time.Second
+// signalRetry is how long releases wake nobody after a server has refused that: polling is enough.
+const signalRetry = 10 * time.Minute
+
+// blocks is for how long a waiter listens at once, at most, and the first time: a read timeout that is shorter than that
+// would end its connection.
+const blocks, blocksFirst = 8, 1
 
 func lists(key string) signal.Lists {
 	return signal.Lists{Waiters: protocol.Aux(key, "waiters"), Wake: protocol.Aux(key, "wake")}
 }
 
-func (s *server) signals(now func() time.Time, step, cleanup func(context.Context) (context.Context, func())) *queue.Signals {
+func (s *server) signals(now func() time.Time, pause func(time.Duration), step, cleanup func(context.Context) (context.Context, func())) *queue.Signals {
+	if s.source.Listen < 0 {
+		return nil
+	}
 	return &queue.Signals{
-		Listen: func(ctx context.Context, key string, registered func()) (woken bool, leave func(pass bool)) {
-			l, w := lists(key), &signal.Waiter{ID: protocol.NewToken()}
-			for !woken {
-				err := s.listening(ctx, key, func(c *call) (err error) {
-					if l.Volatile, err = s.volatile(c, l.Waiters); err == nil {
-						woken, err = w.Listen(c, l, now(), registered)
-					}
-					return err
-				})
-				if err != nil {
-					return false, func(pass bool) {
-						ctx, done := cleanup(ctx)
-						defer done()
-						s.do(ctx, key, func(c *call) error { return w.Leave(c, l, pass) }) //nolint:errcheck // it is one name too many, for a minute
-					}
-				}
+		Listen: func(ctx context.Context, key string, first bool, registered func(int)) (woken bool, leave func(pass bool)) {
+			if !s.reserve(key) {
+				return false, nil
 			}
-			return true, nil
+			defer s.vacate(key)
+			w := &signal.Waiter{ID: protocol.NewToken(), First: first}
+			if s.listen(ctx, key, w, now, registered) {
+				return true, nil
+			}
+			return false, func(pass bool) {
+				ctx, done := cleanup(ctx)
+				defer done()
+				s.do(ctx, key, func(c *call) error { return w.Leave(c, lists(key), pass) }) //nolint:errcheck // it is one name too many, for a minute
+			}
 		},
-		Anyone: func(key string) bool {
-			l, waits := lists(key), true
-			ctx, done := step(context.Background())
-			defer done()
-			s.do(ctx, key, func(c *call) (err error) { //nolint:errcheck // what can't be asked may be so
-				if l.Volatile, err = s.volatile(c, l.Waiters); err == nil {
-					waits, err = signal.Anyone(c, l)
-					waits = waits || err != nil
-				}
-				return err
-			})
-			return waits
-		},
-		Wake: func(key string) {
+		Wake: func(key string, moment time.Duration) (woken bool) {
+			if moment > 0 {
+				pause(moment)
+			}
+			if now().UnixNano() < s.silent.Load() {
+				return false
+			}
 			ctx, done := cleanup(context.Background())
 			defer done()
-			s.do(ctx, key, func(c *call) error { //nolint:errcheck // a client that is not woken looks, later
-				_, err := c.wakeOne(lists(key).Waking())
+			err := s.do(ctx, key, func(c *call) (err error) {
+				woken, err = signal.Wake(c, lists(key))
 				return err
 			})
+			if refused := (redis.Error)(""); answer.Closed(err) || errors.As(err, &refused) {
+				s.silent.Store(now().Add(signalRetry).UnixNano()) // a user who may not, a proxy that does not know it
+			}
+			return woken
+		},
+		Next: func(ctx context.Context, key string) (next string) {
+			ctx, done := step(ctx)
+			defer done()
+			s.do(ctx, key, func(c *call) (err error) { //nolint:errcheck // then it is not known
+				next, err = signal.Next(c, lists(key))
+				return err
+			})
+			return next
 		},
 	}
 }
 
-func (s *server) releaseWaking(ctx context.Context, now func() time.Time, l Grant) (woken bool, err error) {
-	if now().UnixNano() < s.silent.Load() {
-		return false, s.release(ctx, now, l, nil)
+// listen listens until ctx ends, a wake-up came, or it fails: for longer and longer at once, as long as the read timeout of
+// the connections lets it. On a server that takes the place of another one it registers anew.
+func (s *server) listen(ctx context.Context, key string, w *signal.Waiter, now func() time.Time, registered func(int)) (woken bool) {
+	epoch := s.epoch()
+	for n := blocksFirst; ; n = min(2*n, blocks) {
+		n = min(n, cmp.Or(int(s.hears.Load()), blocks))
+		if e := s.epoch(); e != epoch {
+			epoch, *w = e, signal.Waiter{ID: w.ID, First: w.First}
+		}
+		err := s.listening(ctx, key, func(c *call) error {
+			can, err := s.volatile(c, lists(key).Waiters)
+			if err == nil && !can {
+				err = errors.ErrUnsupported
+			}
+			if err == nil {
+				woken, err = w.Listen(c, lists(key), now(), n, registered)
+			}
+			return err
+		})
+		switch {
+		case woken:
+			return true
+		case err != nil && (ctx.Err() != nil || n == blocksFirst || !errors.Is(err, os.ErrDeadlineExceeded)):
+			return false
+		case err != nil:
+			s.hears.Store(int64(n / 2))
+		}
 	}
-	r := &wire.Wakeup{Cmds: lists(l.Key).Waking()}
-	err = s.release(ctx, now, l, r)
-	var refused redis.Error
-	if r.Err != nil && (answer.Closed(r.Err) || errors.As(r.Err, &refused)) {
-		// A user who may not, a proxy that does not know it: the release must not suffer again.
-		s.silent.Store(now().Add(signalRetry).UnixNano())
-	}
-	return r.Woken, err
 }
 
-// wakeOne wakes a client without a release.
-func (c *call) wakeOne(cmds [2][]any) (woken bool, err error) {
-	w := c.wire.Compose(wire.Arguments(cmds[:]))
-	wire.All(&w, cmds[:])
-	replies, err := w.Replies()
-	if err == nil {
-		err = answer.First(replies)
+// reserve reports whether a connection may listen, until vacate.
+func (s *server) reserve(key string) bool {
+	if s.source.Listen == 0 {
+		return s.stock(key).Reserve()
 	}
-	return err == nil && replies[0] != nil, err
+	if s.listeners.Add(1) <= int64(s.source.Listen) {
+		return true
+	}
+	s.listeners.Add(-1)
+	return false
+}
+
+func (s *server) vacate(key string) {
+	if s.source.Listen == 0 {
+		s.stock(key).Vacate()
+	} else {
+		s.listeners.Add(-1)
+	}
 }
 
 // volatile is signal.Volatile, asked once in each epoch.

@@ -25,8 +25,10 @@ import (
 // signalled is a process that signals and, so that nothing else can wake it,
 // hardly ever polls.
 func signalled(source compat.Pool, a protocol.Algorithm, o compat.Options) *compat.Locker {
-	o.Signal, o.Poll = true, 50*time.Hour
-	return compat.New(source, a, o)
+	o.Poll = 50 * time.Hour
+	s := compat.Pooled(source)
+	s.Keep = 16
+	return compat.NewOn(s, a, o)
 }
 
 // still is a server on which no time passes: a client listens for as long as it wants.
@@ -55,6 +57,11 @@ func empty(t *testing.T, s *oldredis.Server) {
 	t.Helper()
 	c := s.Dial()
 	defer c.Close()
+	defer func() {
+		if t.Failed() {
+			t.Log(redis.Strings(c.Do("KEYS", "*")))
+		}
+	}()
 	eventually(t, "nothing is left", func() bool {
 		keys, err := redis.Strings(c.Do("KEYS", "*"))
 		for _, key := range keys {
@@ -78,9 +85,9 @@ var signalling = map[string]struct {
 	since string
 	o     compat.Options
 }{
-	"getset:classic": {getsetlock.Classic{}, "2.0", compat.Options{NoRenew: true}},
+	"getset:classic": {getsetlock.Classic{}, "2.2.5", compat.Options{NoRenew: true}},
 	"getset:guarded": {getsetlock.Guarded{}, "2.2.5", compat.Options{NoRenew: true}},
-	"getset:listed":  {getsetlock.ListCAS{}, "2.0", compat.Options{NoRenew: true}},
+	"getset:listed":  {getsetlock.ListCAS{}, "2.2.5", compat.Options{NoRenew: true}},
 	"tx:classic":     {txlock.Classic{}, "2.2.5", compat.Options{NoRenew: true}},
 	"tx:renamed":     {txlock.Renamed{}, "2.4", compat.Options{NoRenew: true}},
 	"set:lua":        {setlock.Lua{}, "2.6.12", compat.Options{NoRenew: true}},
@@ -89,7 +96,7 @@ var signalling = map[string]struct {
 }
 
 // A release wakes a client in another process that does nothing but listen, on
-// every version that has the lists, and leaves nothing behind.
+// every version whose lists can have an end, and leaves nothing behind.
 func TestSignal(t *testing.T) {
 	for name, c := range signalling {
 		versions := oldredis.Versions()
@@ -134,7 +141,6 @@ func TestSignalOnARealServer(t *testing.T) {
 	}
 	for name, c := range signalling {
 		o := c.o
-		o.Signal = true
 		one, two := compat.New(pool(), c.a, o), compat.New(pool(), c.a, o)
 		turns := 0
 		var wg sync.WaitGroup
@@ -191,48 +197,39 @@ func TestSignalsAreServedInOrder(t *testing.T) {
 	})
 }
 
-// Of two processes each has as many turns in a row as it may, while both have
-// clients that wait.
+// Of two processes, in each of which three wait again and again, each serves its three and then lets the other go first.
 func TestTurnsAlternate(t *testing.T) {
-	for _, want := range []string{strings.Repeat(strings.Repeat("A", 15)+strings.Repeat("B", 15), 2)} {
-		synctest.Test(t, func(t *testing.T) {
-			s := still(t, "2.4")
-			a, b := signalled(s, txlock.Renamed{}, compat.Options{NoRenew: true}), signalled(s, txlock.Renamed{}, compat.Options{NoRenew: true})
-			l, err := a.TryLock(background, "k", time.Minute)
-			if err != nil {
-				t.Fatal(err)
-			}
-			order := "A"
-			var wg sync.WaitGroup
-			enter := func(k, other *compat.Locker, name string, n int) {
-				for range n {
-					wg.Go(func() {
+	synctest.Test(t, func(t *testing.T) {
+		s := still(t, "2.4")
+		var mu sync.Mutex
+		order := ""
+		var wg sync.WaitGroup
+		for _, name := range []string{"A", "B"} {
+			source := compat.Pooled(s.Pool())
+			k := compat.NewOn(source, txlock.Renamed{}, compat.Options{NoRenew: true})
+			defer k.Close(background) //nolint:errcheck // it waits for the last wake-up
+			for range 3 {
+				wg.Go(func() {
+					for range 4 {
 						if err := k.Do(background, "k", time.Minute, func(context.Context) error {
+							mu.Lock()
 							order += name
-							synctest.Wait() // the other has looked, or is gone
-							if other.Queues() > 0 {
-								listening(t, s, "k", 1)
-							}
+							mu.Unlock()
+							time.Sleep(5 * time.Millisecond)
 							return nil
 						}); err != nil {
 							t.Error(err)
 						}
-					})
-				}
-				synctest.Wait() // they wait, and the head of them has looked once more
+					}
+				})
+				synctest.Wait()
 			}
-			enter(a, b, "A", strings.Count(want, "A")-1)
-			enter(b, a, "B", strings.Count(want, "B"))
-			listening(t, s, "k", 1)
-			release(t, l)
-			wg.Wait()
-			if order != want {
-				t.Errorf("%s, want %s", order, want)
-			}
-			synctest.Wait()
-			empty(t, s)
-		})
-	}
+		}
+		wg.Wait()
+		if want := strings.Repeat("AAABBB", 4); order != want {
+			t.Errorf("%s, want %s", order, want)
+		}
+	})
 }
 
 // A client that gives up takes its name off the list, and the one behind it
@@ -270,24 +267,24 @@ func TestCancelledListenersLeaveNoTrace(t *testing.T) {
 // A client that is woken and gives up at that moment passes the word on, or what
 // it took back.
 func TestWokenAndCancelled(t *testing.T) {
-	for name, fails := range map[string]error{"before it asks": errors.New("no connection"), "when it has the lock": nil} {
+	for name, loss := range map[string]faulty.Loss{"before it asks": faulty.LostRequest, "when it has the lock": faulty.None} {
 		t.Run(name, func(t *testing.T) {
-			s := still(t, "2.4")
-			l, err := signalled(s, txlock.Renamed{}, compat.Options{NoRenew: true}).TryLock(background, "k", time.Minute)
+			s := still(t, "7.0")
+			l, err := signalled(s, setlock.Lua{}, compat.Options{NoRenew: true}).TryLock(background, "k", time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithCancel(background)
 			net := new(faulty.Network)
 			gone := inBackground(func() {
-				_, err := signalled(net.Pool(s), txlock.Renamed{}, compat.Options{NoRenew: true}).Lock(ctx, "k", time.Minute)
+				_, err := signalled(net.Pool(s), setlock.Lua{}, compat.Options{NoRenew: true}).Lock(ctx, "k", time.Minute)
 				if !errors.Is(err, context.Canceled) {
 					t.Errorf("%v, want context.Canceled", err)
 				}
 			})
 			listening(t, s, "k", 1)
 			had := inBackground(func() {
-				l, err := signalled(s, txlock.Renamed{}, compat.Options{NoRenew: true}).Lock(background, "k", time.Minute)
+				l, err := signalled(s, setlock.Lua{}, compat.Options{NoRenew: true}).Lock(background, "k", time.Minute)
 				if err != nil {
 					t.Error(err)
 					return
@@ -295,7 +292,13 @@ func TestWokenAndCancelled(t *testing.T) {
 				release(t, l)
 			})
 			listening(t, s, "k", 2)
-			net.OnDial(func(context.Context) error { net.OnDial(nil); cancel(); return fails })
+			net.Expect(func(m faulty.Message) (f faulty.Fate) {
+				if m.Name == "SET" { // it asks
+					cancel()
+					f.Loss = loss
+				}
+				return f
+			})
 			release(t, l)
 			<-gone
 			<-had
@@ -337,9 +340,9 @@ func TestManyListenAsOne(t *testing.T) {
 	}
 }
 
-// The lists end by themselves where they can have a TTL and be lists: not before 2.2.
+// The lists end by themselves.
 func TestListsExpire(t *testing.T) {
-	for v, want := range map[string]bool{"2.0": false, "2.2.5": true, "2.4": true, "7.0": true} {
+	for _, v := range []string{"2.2.5", "2.4", "7.0"} {
 		s := still(t, v)
 		l, err := signalled(s, getsetlock.ListCAS{}, compat.Options{NoRenew: true}).TryLock(background, "k", time.Minute)
 		if err != nil {
@@ -358,7 +361,7 @@ func TestListsExpire(t *testing.T) {
 			if err != nil || ttl > 60 {
 				t.Fatalf("%s: a TTL of %d, %v", v, ttl, err)
 			}
-			return (ttl > 50) == want
+			return ttl > 50
 		})
 		c.Close()
 		cancel()
@@ -375,7 +378,7 @@ func TestListsExpire(t *testing.T) {
 func TestSignalsThatAreRefused(t *testing.T) {
 	for _, v := range []string{"1.2", "twemproxy"} {
 		s := still(t, v)
-		o := compat.Options{NoRenew: true, Signal: true, Poll: 5 * time.Millisecond}
+		o := compat.Options{NoRenew: true, Poll: 5 * time.Millisecond}
 		one, two := compat.New(s, getsetlock.Classic{}, o), compat.New(s, getsetlock.Classic{}, o)
 		for range 3 {
 			l, err := one.TryLock(background, "k", time.Minute)
@@ -404,7 +407,7 @@ func TestSignalOverABrokenNetwork(t *testing.T) {
 		for _, f := range []faulty.Loss{faulty.LostRequest, faulty.LostReply} {
 			for n := 1; ; n++ {
 				net := new(faulty.Network)
-				k := compat.NewOn(w.through(net), a, compat.Options{NoRenew: true, Clock: w.clock, Signal: true})
+				k := compat.NewOn(w.through(net), a, compat.Options{NoRenew: true, Clock: w.clock})
 				l := try(t, k, "k")
 				w.do("LPUSH", protocol.Aux("k", "waiters"), "somebody")
 				net.Expect(faulty.Fate{Loss: f}.At(n))
@@ -419,59 +422,4 @@ func TestSignalOverABrokenNetwork(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A release takes no more round trips for the signal, and tells it by what the
-// server answers.
-func TestSignalRidesAlong(t *testing.T) {
-	for name, c := range signalling {
-		s := still(t, "7.0")
-		net := new(faulty.Network)
-		k := compat.New(net.Pool(s), c.a, c.o)
-		l, err := k.TryLock(background, "k", time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
-		net.Expect(nil)
-		release(t, l)
-		want := net.Writes()
-
-		o := c.o
-		o.Signal = true
-		k = compat.New(net.Pool(s), c.a, o)
-		if l, err = k.TryLock(background, "k", time.Minute); err != nil {
-			t.Fatal(err)
-		}
-		net.Expect(nil)
-		release(t, l)
-		if n := net.Writes(); n != want {
-			t.Errorf("%s: a release took %d writes, without a signal %d", name, n, want)
-		}
-		empty(t, s)
-	}
-}
-
-// A server that does not know the script of a release wakes nobody before it has run.
-func TestSignalWithoutTheScript(t *testing.T) {
-	s := still(t, "7.0")
-	k := compat.New(s, setlock.Lua{}, compat.Options{NoRenew: true, Signal: true})
-	c := s.Dial()
-	defer c.Close()
-	for range 2 {
-		l, err := k.TryLock(background, "k", time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, cmd := range []string{"first", "second"} {
-			c.Do("LPUSH", protocol.Aux("k", "waiters"), cmd) //nolint:errcheck
-		}
-		if _, err := c.Do("SCRIPT", "FLUSH"); err != nil {
-			t.Fatal(err)
-		}
-		release(t, l)
-		if woken, err := redis.Int(c.Do("LLEN", protocol.Aux("k", "wake"))); woken != 1 || err != nil {
-			t.Errorf("one release woke %d clients, %v", woken, err)
-		}
-		c.Do("DEL", protocol.Aux("k", "waiters"), protocol.Aux("k", "wake")) //nolint:errcheck
-	}
 }

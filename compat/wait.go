@@ -15,19 +15,14 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// A wait is what one waiter knows: how long to pause, what it last saw on the
-// key and since when, and since when the server has not answered.
+// A wait is what one waiter knows: what it last saw on the key, and since when the server has not answered.
 type wait struct {
-	k         *Locker
-	key       string
-	ttl       time.Duration
-	queue     *queue.Queue[loose]
-	pause     time.Duration
-	changed   time.Time // when the key was last seen to have changed hands; zero: not yet
-	pace      float64   // by how much the pauses between two looks are longer then
-	silent    int       // how often it was seen to, though no wake-up came
-	due       bool      // the end that was known has come
-	deferring bool      // another has the first go: look after a pause, not before
+	k     *Locker
+	key   string
+	ttl   time.Duration
+	queue *queue.Queue[loose]
+	yield time.Duration // others have the first go: look after so long; 0: nobody has
+	late  time.Duration // the pause while the end that was known has come, and the key is there; 0: it has not come
 
 	ctx    context.Context // the caller's, with the waiter's name if the lock has to do with who waits
 	waiter string
@@ -120,20 +115,17 @@ func (w *wait) after(ctx context.Context, g Grant, err error, n int) (*queue.Ent
 	return e, err
 }
 
-// yieldTo lets others go first, if it is their turn.
-func (w *wait) yieldTo(ctx context.Context, g queue.Grant[loose]) (*queue.Entry[loose], error) {
+// yieldTo lets others go first, if it is their turn: a client that was woken has the key soon, and any other for a moment.
+func (w *wait) yieldTo(ctx context.Context, g queue.Grant[loose]) (e *queue.Entry[loose], err error) {
 	switch {
 	case g.Woken:
-		w.deferring, w.pause = true, min(g.Yield, w.k.o.Poll)
+		w.yield = 2 * w.k.o.least()
 		return w.untilFree(ctx, time.Time{})
 	case g.Yield > 0:
-		pause := w.pause
-		w.deferring, w.pause = true, min(g.Yield, w.k.o.Poll)
-		e, _, err := w.sleep(ctx, time.Time{})
-		w.pause = pause
-		return e, err
+		w.yield = g.Yield
+		e, _, err = w.sleep(ctx, time.Time{})
 	}
-	return nil, nil
+	return e, err
 }
 
 // untilFree looks at the key, and only looks, until an attempt may succeed: a
@@ -161,11 +153,10 @@ func (w *wait) untilFree(ctx context.Context, until time.Time) (*queue.Entry[loo
 		w.failed = time.Time{}
 		if st.Status == StatusFree || st.Status == StatusDead || st.Open {
 			pause := w.k.queues.Unwoken(w.queue)
-			if pause == 0 || unwoken || w.due || st.Status != StatusFree {
+			if pause == 0 || unwoken || w.late > 0 || st.Status != StatusFree {
 				return nil, nil
 			}
-			unwoken, until = true, time.Time{}
-			w.deferring, w.pause = true, min(pause, w.k.o.Poll)
+			unwoken, until, w.yield = true, time.Time{}, pause
 			continue
 		}
 		unwoken = false
@@ -175,8 +166,7 @@ func (w *wait) untilFree(ctx context.Context, until time.Time) (*queue.Entry[loo
 	}
 }
 
-// saw notes what is in the way, for the error, and whether the key has changed hands: then it will
-// again, and a waiter that looks seldom never comes in between.
+// saw notes what is in the way, for the error, and whether the key has changed hands.
 func (w *wait) saw(held *HeldError) {
 	changed := false
 	if held != nil {
@@ -186,16 +176,7 @@ func (w *wait) saw(held *HeldError) {
 		changed = w.holder != "" && w.holder != held.Value
 		w.holder = held.Value
 	}
-	w.pace = w.k.queues.Elsewhere(w.queue, changed)
-	if changed {
-		w.silent++
-		w.changed, w.pause = w.k.now(), w.paced(w.k.o.least())
-	}
-}
-
-// paced is a pause between two looks at a key that changes hands.
-func (w *wait) paced(d time.Duration) time.Duration {
-	return time.Duration(w.pace * float64(d))
+	w.k.queues.Elsewhere(w.ctx, w.queue, changed)
 }
 
 // repair gives an end to a key that has stood unchanged without one for a
@@ -248,35 +229,26 @@ func (w *wait) failing(err error) bool {
 	return now.Sub(w.failed) >= w.ttl
 }
 
-// sleep pauses: a doubling time, shortened by up to half at random so that
-// waiters spread out, and not past until but for a little, which is as random: those who
-// wait for one end would else all come at the same moment, and with
-// getset:classic overwrite each other's lease. What happens in between wakes it:
-// a lock of ours takes the key (then it returns an entry in the queue), or something
-// makes it worth while to try, or to look.
+// sleep pauses, shortened by up to half at random so that waiters spread out, and not past until but for a little, which is
+// as random: those who wait for one end would else all come at the same moment, and with getset:classic overwrite each
+// other's lease. What happens in between wakes it: a lock of ours takes the key (then it returns an entry in the queue), or
+// something makes it worth while to try, or to look.
 func (w *wait) sleep(ctx context.Context, until time.Time) (e *queue.Entry[loose], try bool, err error) {
 	k := w.k
-	e, news, listening, err := k.queues.Wakeable(w.queue, w.ttl)
+	e, news, d, err := k.queues.Wakeable(w.queue, w.ttl)
 	if e != nil || err != nil {
 		return e, false, err
 	}
 	left := k.o.Clock.Until(until)
-	due := !until.IsZero() && left <= 0
-	if due && !w.due {
-		// The end has come and the key is still there: a server with whole
-		// seconds takes up to one more. Look soon again.
-		w.pause = k.o.least()
+	if w.yield > 0 {
+		d = w.yield
+	} else if !until.IsZero() && left <= 0 { // a server with whole seconds takes up to one more
+		w.late = min(max(2*w.late, k.o.least()), k.o.Poll)
+		d = w.late
+	} else {
+		w.late = 0
 	}
-	w.due = due
-	if listening && !due && !w.deferring {
-		w.pause = max(k.o.Poll>>w.silent, k.o.least())
-	}
-	d := w.jittered(w.pause)
-	if w.pause *= 2; !w.changed.IsZero() {
-		w.pause = w.paced(max(k.o.least(), k.now().Sub(w.changed)/queue.Look))
-	}
-	w.pause = min(w.pause, k.o.Poll)
-	if !until.IsZero() && !due && left < d {
+	if d = w.jittered(d); w.late == 0 && !until.IsZero() && left < d {
 		d = min(d, left+time.Duration(k.o.Rand()*float64(k.o.least())))
 	}
 	t := k.o.Clock.Timer(d)
@@ -284,19 +256,15 @@ func (w *wait) sleep(ctx context.Context, until time.Time) (e *queue.Entry[loose
 	for {
 		select {
 		case <-t.C:
-			w.deferring = false
+			w.yield = 0
 			return nil, false, nil
 		case <-news:
-			try, pause, err := k.queues.Heard(w.queue)
+			try, err := k.queues.Heard(w.queue)
 			if err != nil {
 				return nil, false, err
 			}
-			if pause > 0 {
-				w.deferring, w.pause = true, min(pause, k.o.Poll)
-				return w.sleep(ctx, until)
-			}
-			if try || !w.deferring {
-				w.deferring = false
+			if try || w.yield == 0 {
+				w.yield = 0
 				return nil, try, nil
 			}
 		case <-ctx.Done():

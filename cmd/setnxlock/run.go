@@ -93,7 +93,6 @@ type runFlags struct {
 	adopt      string
 	handle     compat.Handle // what adopt says
 	detach     bool
-	signal     bool
 	unsafe     bool
 	metrics    string // a file
 
@@ -134,7 +133,6 @@ func (a *app) runCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&f.noFence, "no-fence", false, "don't draw a fence: it costs a counter beside the key that stays")
 	cmd.Flags().StringVar(&f.adopt, "adopt", "", "go on with the lock that another process has detached, by its `HANDLE`, instead of taking it; KEY is left out")
 	cmd.Flags().BoolVar(&f.detach, "detach", false, "when COMMAND has succeeded, leave the lock held; a process that adopts $SETNXLOCK_HANDLE within the TTL goes on with it")
-	cmd.Flags().BoolVar(&f.signal, "signal", false, "on release, wake one client that waits with --signal, so that it begins at once and not at its next look; needs Redis 2.0 and no proxy")
 	cmd.Flags().StringVar(&f.metrics, "metrics-file", "", "add what happened to the metrics in `FILE`, for node_exporter's textfile collector")
 	a.owner.flag(cmd)
 	cmd.Flags().BoolVar(&f.keepPassword, "keep-password", false, "leave $SETNXLOCK_PASSWORD in COMMAND's environment, for the setnxlock commands in it")
@@ -318,7 +316,6 @@ func (a *app) reach(ctx context.Context, keys []string, f runFlags) (*held, erro
 
 func (a *app) waitFor(ctx, waiting context.Context, p *deployment, keys []string, f runFlags, line *waitingLine) (*held, error) {
 	o := a.lockOptions()
-	o.Signal = f.signal
 	if f.adopt != "" {
 		return a.adopt(waiting, p, f, o)
 	}

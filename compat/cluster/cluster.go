@@ -152,7 +152,7 @@ var ErrClosed = errors.New("setnxlock: the cluster's source is closed")
 
 // Source is what a Locker takes: compat.NewOn.
 func (s *Source) Source() compat.Source {
-	return compat.Source{Get: s.Get, Slots: true, Epoch: s.Epoch, Since: s.Since}
+	return compat.Source{Get: s.Get, Slots: true, Listen: 16, Epoch: s.Epoch, Since: s.Since}
 }
 
 // Get returns a connection to the master that has key. It is meant for key and other keys of its

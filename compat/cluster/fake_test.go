@@ -246,6 +246,9 @@ func (c *fakeConn) answer(m protocol.Cmd) any {
 		c.asking = true
 		return "OK"
 	}
+	if name == "BLPOP" { // it would block the others
+		return redis.Error("ERR unknown command 'BLPOP'")
+	}
 	f.n++
 	if f.before != nil && !(f.old && c.multi) {
 		f.before(f.n)

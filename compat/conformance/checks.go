@@ -76,14 +76,12 @@ func (c *suite) exclusion(t testing.TB) {
 	})
 }
 
-// crowd: three processes, of which two wake each other and one only polls, with
-// four clients each. A lock that a process hands off to its next client
+// crowd: three processes with four clients each. A lock that a process hands off to its next client
 // excludes as any other does, its fence is a new one, and nobody waits for ever.
 func (c *suite) crowd(t testing.TB) {
 	var handedOff atomic.Int32
 	c.contend(t, "crowd", 3, 4, func(p int) (k *compat.Locker, shares bool) {
 		o := c.options()
-		o.Signal = p%2 == 0
 		o.Observer = compat.Observer(func(e compat.Event) {
 			if e.Kind == compat.EventAcquired && e.Lease.How == protocol.HandedOff {
 				handedOff.Add(1)

@@ -255,9 +255,3 @@ func fail(list []*task, err error) {
 		s.err = err
 	}
 }
-
-// taken reports that the first of replies is no refusal.
-func taken(replies []any) bool {
-	_, refused := replies[0].(redis.Error)
-	return !refused
-}

@@ -44,7 +44,7 @@ func (by lists) carryOut(c *Conn, list []*task) {
 	if sent == 0 {
 		return
 	}
-	replies, err := w.Removing(wire.Ran)
+	replies, err := w.Replies()
 	for _, s := range list {
 		switch n := s.sent; {
 		case n == 0:

@@ -15,16 +15,13 @@ import (
 // Package script makes it of the change's commands.
 //
 // A server that does not know it yet, or has forgotten it (a restart, a failover, SCRIPT
-// FLUSH), answers NOSCRIPT without having run anything, and gets the source. With a wake-up
-// the source is sent at once: what wakes a client would run behind a NOSCRIPT, too.
+// FLUSH), answers NOSCRIPT without having run anything, and gets the source.
 var Script Condition = scripted{}
 
 type scripted struct{}
 
 func (by scripted) carryOut(c *Conn, list []*task) {
-	if c.wire.Wake != nil {
-		by.evaluate(c, "EVAL", list)
-	} else if unknown := by.evaluate(c, "EVALSHA", list); len(unknown) > 0 {
+	if unknown := by.evaluate(c, "EVALSHA", list); len(unknown) > 0 {
 		by.evaluate(c, "EVAL", unknown)
 	}
 }
@@ -36,7 +33,7 @@ func (scripted) evaluate(c *Conn, name string, list []*task) (unknown []*task) {
 		cmds := s.cmds()
 		w.Put(name, script.Append(w.Args, script.For(s.Key, cmds), name == "EVAL", s.Key, s.Value, cmds))
 	}
-	all, err := w.Removing(taken)
+	all, err := w.Replies()
 	if err != nil {
 		fail(list, err)
 		return nil

@@ -38,7 +38,7 @@ func (unguarded) carryOut(c *Conn, list []*task) {
 			w.Add("EXEC")
 		}
 	}
-	replies, err := w.Removing(taken)
+	replies, err := w.Replies()
 	if err != nil {
 		fail(ours, err)
 		return

@@ -90,7 +90,7 @@ func Invariants() []string { return plan.Invariants() }
 //
 // Algorithm, server, clients × attempts, and what is not a default: ttl=5s,
 // skew=0s,3s, key=k, within=20s, check=exclusion, given="SET {key} t=-2s", and the words bare,
-// extend (or extend=2s,20s), handoff, stale-handle, detach, batch, signal, one-conn, keep, poll, wait, downgrade, write
+// extend (or extend=2s,20s), handoff, stale-handle, detach, batch, one-conn, keep, poll, wait, downgrade, write
 // and fence.
 func Schedule(c Config, choices []Choice) string { return plan.Schedule(c, choices) }
 

@@ -86,7 +86,7 @@ func TestReplicatedWire(t *testing.T) {
 		{2, "SETEX RENAMENX DEL WATCH GET WAIT", "ROLE EXISTS WATCH GET MULTI EXPIRE EXEC WAIT"}, // over another connection
 	} {
 		from := source(t, addrs, n, sentinel.Options{Recheck: aLongTime}).Source()
-		from.Keep = c.pinned
+		from.Keep, from.Listen = c.pinned, -1
 		k := compat.NewOn(from, a, compat.Options{NoRenew: true})
 		if first, err := k.TryLock(t.Context(), "checked", time.Minute); err != nil || first.Release(t.Context()) != nil {
 			t.Fatal(err)

@@ -193,8 +193,9 @@ func New(name string, sentinels []string, o Options) *Source {
 // Source is what a Locker takes: compat.NewOn.
 func (s *Source) Source() compat.Source {
 	return compat.Source{
-		Get:   func(ctx context.Context, _ string) (redis.Conn, error) { return s.Get(ctx) },
-		Epoch: s.Epoch,
+		Get:    func(ctx context.Context, _ string) (redis.Conn, error) { return s.Get(ctx) },
+		Epoch:  s.Epoch,
+		Listen: 16,
 	}
 }
 

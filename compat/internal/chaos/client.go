@@ -36,7 +36,6 @@ type order struct {
 	Ways       map[string]string // from each address to that of our proxy
 	Locks      []string          // on each server
 	Millis     []bool            // on each
-	Variant    string
 	Goroutines int
 	Keys       []string
 	Seed       uint64
@@ -61,7 +60,7 @@ func client(text string) {
 		panic(err)
 	}
 	d := &diary{f: f, client: o.Client}
-	options := compat.Options{NoRenew: o.Client%2 != 0, Signal: o.Variant == "signal", Timeout: time.Second}
+	options := compat.Options{NoRenew: o.Client%2 != 0, Timeout: time.Second}
 	if o.patient() {
 		options.Timeout = longest
 	}

@@ -47,7 +47,7 @@ func (v verdict) row(r run) string {
 	if len(v.Waits) > 0 {
 		worst = slices.MaxFunc(v.Waits, func(a, b waits) int { return cmp.Compare(a.worst, b.worst) }).String()
 	}
-	row := fmt.Sprintf(columns, strings.TrimSpace(r.Lock+" "+r.Variant), r.Kind, r.Version, v.Sections, v.Lost, v.Crashed, faults, len(v.Broken), v.Checked, worst)
+	row := fmt.Sprintf(columns, r.Lock, r.Kind, r.Version, v.Sections, v.Lost, v.Crashed, faults, len(v.Broken), v.Checked, worst)
 	if n := v.Counts["failover"] + v.Counts["server killed, unsaved"]; n > 0 {
 		row += fmt.Sprintf("    apart: %d failovers or kills that may forget; what they explain:%s\n", n, listed(v.Apart))
 	}

@@ -36,9 +36,8 @@ import (
 
 // A run is one lock on one group of servers.
 type run struct {
-	Lock    string
-	Variant string // "", "pinned", "signal"
-	Kind    string // of the group of servers
+	Lock string
+	Kind string // of the group of servers
 
 	Binaries []binary // of the servers; the first is that of all but five's
 	Version  string   // of the first
@@ -107,7 +106,7 @@ func all(runs []run, length time.Duration, atOnce int) (broken bool) {
 			break
 		}
 		r.For, r.Seed = length, r.Seed+uint64(i)
-		r.Dir = filepath.Join(r.Dir, strings.NewReplacer(":", "-", "/", "-", " ", "-").Replace(r.Lock+r.Variant+"-"+r.Kind+"-"+r.Version))
+		r.Dir = filepath.Join(r.Dir, strings.NewReplacer(":", "-", "/", "-", " ", "-").Replace(r.Lock+"-"+r.Kind+"-"+r.Version))
 		wg.Go(func() {
 			defer func() { <-free }()
 			v, err := r.run(ctx)
@@ -194,9 +193,9 @@ func plan(each run, only, kind string) ([]run, error) {
 }
 
 // add adds a run of a lock on one kind of servers.
-func (p *planner) add(lock, variant, kind string, on ...binary) {
+func (p *planner) add(lock, kind string, on ...binary) {
 	r := p.each
-	r.Lock, r.Variant, r.Kind, r.Binaries, r.Version = lock, variant, kind, on, on[0].version
+	r.Lock, r.Kind, r.Binaries, r.Version = lock, kind, on, on[0].version
 	p.runs = append(p.runs, r)
 }
 
@@ -215,13 +214,9 @@ func (p *planner) alone() (names []string) {
 			continue
 		}
 		names = append(names, l.Name)
-		variants := []string{"", "signal"}
-		if !strings.Contains(l.Name, "list") && !strings.Contains(l.Name, "script") && l.Name != "set:lua" {
-			variants = append(variants, "pinned")
-		}
 		keeping := slices.DeleteFunc([]string{alone, saved, alone}, func(k string) bool { return !slices.Contains(p.kinds, k) })
 		if len(keeping) > 0 {
-			p.add(l.Name, variants[(n+p.turn/3)%len(variants)], keeping[(n+p.turn)%len(keeping)], on[(n+p.turn/9)%len(on)])
+			p.add(l.Name, keeping[(n+p.turn)%len(keeping)], on[(n+p.turn/9)%len(on)])
 		}
 	}
 	return names
@@ -234,7 +229,7 @@ func (p *planner) formed(drawn bool, name, kind, needs string) {
 	case ability.Older(p.newest.version, needs):
 		fmt.Printf("no %s on %s: it wants Redis %s\n", name, kind, needs)
 	default:
-		p.add(name, "", kind, p.newest)
+		p.add(name, kind, p.newest)
 	}
 }
 
@@ -258,7 +253,7 @@ func (p *planner) groups(names []string) {
 		if k == five {
 			on = append(on, slices.DeleteFunc(slices.Clone(p.binaries), func(b binary) bool { return b == p.newest })...)
 		}
-		p.add(suitable[p.turn%len(suitable)], "", k, on...)
+		p.add(suitable[p.turn%len(suitable)], k, on...)
 	}
 }
 

@@ -27,6 +27,7 @@ type Crew struct {
 	mu     sync.Mutex
 	closed bool
 	idles  bool // it runs nothing in the background
+	stands bool // no time passes by itself
 	jobs   int
 	idle   chan struct{} // closed when there are none any more; nil: nobody waits for that
 }
@@ -38,6 +39,7 @@ var Alone = &Crew{clock: limit.Real, limit: 250 * time.Millisecond}
 func New(c clock.Clock, limit time.Duration) *Crew {
 	crew := &Crew{clock: c, limit: limit}
 	_, crew.idles = c.(Unattended)
+	_, crew.stands = c.(*clock.Mock)
 	crew.life, crew.end = context.WithCancel(context.Background())
 	return crew
 }
@@ -217,8 +219,21 @@ func (c *Crew) Run(f func()) {
 	}()
 }
 
+// Stands reports that no time passes on the clock by itself: what is waited for elsewhere has another time.
+func (c *Crew) Stands() bool { return c.stands }
+
 // Attended reports that something may run in the background.
 func (c *Crew) Attended() bool { return !c.idles }
+
+// Pause waits for d, or until the Crew closes.
+func (c *Crew) Pause(d time.Duration) {
+	t := c.clock.Timer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-c.life.Done():
+	}
+}
 
 // Close ends what is kept, and lets nobody enter.
 func (c *Crew) Close() {

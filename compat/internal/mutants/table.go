@@ -18,10 +18,10 @@ var (
 	watching = tested("compat", "Pinned|AbortedAndAmbiguous|RepairOf|RenewedTogether|LossAmongMany|ComeBackClean|"+
 		"TTLRepair|CrashWhileHolding")
 	lists    = tested("compat", "ListCAS")
-	scripted = tested("compat", "Script|SignalRides")
+	scripted = tested("compat", "Script")
 	looking  = tested("compat", "LoserOverwrites|StaleGetset|ClassicDoesNot|LossAmongMany|RenewedTogether")
-	waiting  = tested("compat", "Waiter|FirstCome|ManyWaiters|GivingUp|Handoffs|Patient|ListenAsOne|Turns")
-	between  = tested("compat", "LongProcessesShareWhether|LongPollingProcesses")
+	waiting  = tested("compat", "Waiter|FirstCome|ManyWaiters|GivingUp|Handoffs|ATurnIs|Patient|ListenAsOne|Turns|Signals")
+	between  = tested("compat", "LongFleets")
 	stopping = tested("compat", "NoRenewalAfterRelease|EachLockEnds|WaiterWakes")
 	execs    = tested("compat", "Exec|Pinned")
 
@@ -228,13 +228,13 @@ var table = []mutant{
 	// Who waits in this process.
 	row("a lock that is passed to one who waits no more is nobody's", "queue.Queues.Await", never("g.Passed != nil")),
 	row("a process never has had its turns", "queue.Queues.Successor",
-		never("q.contention.spent(qs.most(), ttl, now)")),
+		never("c.spent(q.waiting(), qs.Pause, ttl, now)")),
 	row("a queue has two heads", "queue.Queues.Successor", never("#1/2 q.headed")),
 	row("one that comes is a head beside the head", "queue.Queues.Join", always("!q.headed")),
 	row("one that comes asks for what a lock of ours has", "queue.Queues.Join", always("q.here == nil")),
 	row("a key that changes is repaired", "queue.Queues.Unchanged", never("value != c.seen")),
 	row("a key that was ours in between counts as unchanged", "queue.Queues.Took",
-		swap("c.wakeupPending, c.watched = false, false", "c.wakeupPending = false")),
+		swap("c.woken, c.vain, c.watched = false, false, false", "c.woken, c.vain = false, false")),
 	row("the head sleeps on when the lock is released past the queue", "queue.Queues.left", drop("q.wakeHead(true)")),
 	row("Close leaves those that wait waiting", "queue.Queues.Close", drop("q.fail(ErrClosed, math.MaxInt64)")),
 	row("an entry that goes stays in the queue", "queue.Queues.quit", drop("e.unlink()")),
@@ -334,7 +334,6 @@ var table = []mutant{
 		swap("s.err = lostTo(s.Key, string(held), exists)", "_, _ = held, exists; s.replies = []any{int64(1)}"), scripted, set),
 	row("a script that the server has forgotten is an error", "protocol.scripted.evaluate",
 		never("answer.NoScript(s.err)"), set, scripted),
-	row("a wake-up runs behind a NOSCRIPT", "protocol.scripted.carryOut", never("c.wire.Wake != nil"), scripted, set),
 
 	// … as the first locks kept it.
 	row("unguarded: no look", "protocol.unguarded.carryOut", swap("holding(list, held)", "list[:len(held)]"), looking, getset),
@@ -499,7 +498,7 @@ var table = []mutant{
 	row("an election ends the wait", "compat.wait.waitedOut", never("w.elects(err)"), electing),
 	row("a patient client's key goes after the waiter's ttl", "compat.wait.repair",
 		swap("max(w.ttl, st.Watch)", "w.ttl"), votes),
-	row("unguarded: a late release deletes", "compat.server.release",
+	row("unguarded: a late release deletes", "compat.server.Release",
 		never("ch.By == nil && ch.If == protocol.Unguarded"), looking),
 	row("unguarded: a refused command was done", "protocol.task.answered", swap("answer.First(replies[:n])", "error(nil)"), refusals),
 
@@ -524,16 +523,20 @@ var table = []mutant{
 		drop("w.asks()"), tested("compat", "WaitEnds")),
 	row("an election as long as the limit fails those behind", "compat.wait.concerns",
 		always("!w.waitedOut(err)"), tested("compat", "WaitEnds")),
-	row("with Signal a process looks seldom at a key that others take in silence", "queue.Queues.listens",
-		always("c.silent < sure"), between),
-	row("one that was woken never waits for those that can't be", "queue.Queues.Heard",
-		swap("c.wakeupPending", "c.wakeupPending && qs.Signals == nil"), between),
-	row("with Signal a process that wakes nobody never pauses", "queue.Queues.afterTurn",
-		swap("!qs.pauses(c)", "qs.Signals != nil || !qs.pauses(c)"), between),
+	row("who waits to be woken does not see that nobody is", "queue.Queues.Elsewhere",
+		swap(`next != "" && next == c.front`, `next != "" && next != next`)),
+	row("a process that is woken goes on looking", "queue.Queues.heardOut",
+		swap("c.woken, c.silent = true, false", "c.woken = true")),
+	row("a turn ends and nobody is woken", "queue.Queues.Released", never("!qs.asks(q, now.Sub(h.since))"), waiting),
+	row("a lone process never asks who waits", "queue.Queues.asks", never("qs.quiet <= 0"), waiting),
+	row("who has had its turn goes before the one that was woken", "compat.wait.yieldTo", never("g.Woken"), waiting, between),
 	row("one that was not woken takes what another was woken for", "compat.wait.untilFree",
 		swap("pause == 0", "pause >= 0"), between),
-	row("with Signal a process takes more turns though others can't say that they wait", "queue.Queues.turn",
-		never("c.silent >= sure"), between),
+	row("one that was woken in vain waits behind all others", "signal.Waiter.register", never("w.First"),
+		tested("compat/internal/signal", "")),
+	row("nobody leaves the key free for those who can't be woken", "queue.turns.leaves", swap("return true", "return false"), between),
+	row("many look as often as few", "queue.looks.over", never("l.n > due"), between),
+	row("what listens is one connection too many", "stock.Stock.Reserve", drop("s.Most--"), keeping),
 	row("another client's connection that is killed waits for its replies", "adapter.conn.kill", never("c.cut != nil")),
 	row("another client's connection is returned while it is in use", "adapter.conn.cancellable",
 		drop("c.late = ended")),
@@ -542,8 +545,6 @@ var table = []mutant{
 	row("two causes are two lines", "oneline.joined.Error", swap(`"; "`, `"\n"`),
 		tested("compat/internal/oneline", ""), promises("ErrorsAreOneLine"),
 		tested("compat/multilock", "PartlyLost"), tested("compat/cluster", "NobodyTells")),
-	row("a process that is passed over looks no more often", "queue.share.others",
-		swap("min(max(pace*pace, shortest), longest)", "1"), between),
 	row("an adoption is lost when the clock is set", "compat.Locker.adopt",
 		never("errors.Is(err, ErrLost)"),
 		promises("AdoptionLost")),

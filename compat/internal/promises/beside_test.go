@@ -34,7 +34,7 @@ func TestNamesBesideALock(t *testing.T) {
 					names = append(names, found...)
 				}
 			}
-			o := compat.Options{NoRenew: true, Signal: true}
+			o := compat.Options{NoRenew: true}
 			client, _ := w.client(o)
 			l := w.try(client, 20*time.Second)
 			look()

@@ -234,7 +234,7 @@ func poisoned(t *testing.T, k kind, poison string, at int, guarded bool) (reache
 	for i := range sources {
 		sources[i] = source
 	}
-	o := compat.Options{Rand: func() float64 { return 0 }, Signal: at%2 == 0}
+	o := compat.Options{Rand: func() float64 { return 0 }}
 	locker := k.make(sources, o)
 	look := func() compat.Status {
 		direct := slices.Repeat([]compat.Source{compat.Pooled(s)}, len(sources))

@@ -116,7 +116,7 @@ func TestNothingHappensAfterClose(t *testing.T) {
 						return
 					}
 					inWorld(t, k, func(w *world) {
-						locker, net := w.client(compat.Options{Timeout: time.Second, Signal: true})
+						locker, net := w.client(compat.Options{Timeout: time.Second})
 						rival, _ := w.client(compat.Options{NoRenew: true})
 						l := w.try(locker, long)
 						w.tryKey(locker, k.another(5))
@@ -162,7 +162,7 @@ func TestOneBackendOfSeveralLockers(t *testing.T) {
 					net := new(faulty.Network)
 					b := wrap(compat.NewBackend(kept(4, []compat.Source{through(net, w.servers[0])})[0], getsetlock.Guarded{}))
 					var all sync.WaitGroup
-					for i, o := range []compat.Options{{}, {}, {Signal: true}, {}, {}} {
+					for i, o := range []compat.Options{{}, {}, {}, {}, {}} {
 						all.Go(func() {
 							locker := compat.NewLocker(b, o)
 							for n := range 4 {

@@ -625,7 +625,7 @@ func TestCloseAmongMany(t *testing.T) {
 	for seed := range 30 {
 		what := ""
 		inWorld(t, one("", "7.0", nil), func(w *world) {
-			k, n := w.clientOf(setlock.Lua{}, compat.Options{Signal: seed%2 == 1})
+			k, n := w.clientOf(setlock.Lua{}, compat.Options{})
 			n.Expect(func(m faulty.Message) faulty.Fate {
 				return faulty.Fate{Before: time.Duration((m.N*7+seed)%20) * time.Millisecond}
 			})

@@ -113,7 +113,7 @@ func hostile(t *testing.T, k kind, data []byte) (got bool) {
 				return faulty.Over(s.Dial(), (&liar{data: data}).fate), nil
 			}}
 		}
-		o := compat.Options{Rand: func() float64 { return 0 }, NoRenew: len(data)%2 != 0, Signal: len(data)%3 == 0}
+		o := compat.Options{Rand: func() float64 { return 0 }, NoRenew: len(data)%2 != 0}
 		locker := k.make(sources, o)
 		limit := func() context.Context {
 			ctx, cancel := context.WithTimeout(background, 20*time.Second)

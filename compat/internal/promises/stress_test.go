@@ -41,7 +41,6 @@ func TestStress(t *testing.T) {
 		{"getset:guarded nofence pinned", no, getsetlock.Guarded{}, compat.Options{}},
 		{"getset:listed", no, getsetlock.ListCAS{}, compat.Options{}},
 		{"tx:renamed pinned", f, txlock.Renamed{Options: txlock.Options{Fence: f}}, compat.Options{}},
-		{"tx:guarded signal", no, txlock.Guarded{}, compat.Options{Signal: true}},
 		{"set:watched pinned", no, setlock.Watched{}, compat.Options{NoRenew: true}},
 		{"set:lua", f, setlock.Lua{Options: setlock.Options{Fence: f}}, compat.Options{}},
 	} {

@@ -201,7 +201,10 @@ func newWorld(t *testing.T, k kind) *world {
 // inWorld runs f in a bubble, in a world of kind k.
 func inWorld(t *testing.T, k kind, f func(w *world)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(newWorld(t, k)) })
+	synctest.Test(t, func(t *testing.T) {
+		f(newWorld(t, k))
+		time.Sleep(2 * time.Second) // the last wake-ups: not every client closes its Locker
+	})
 }
 
 // client returns a client and the network that it alone has.

@@ -5,18 +5,19 @@ import (
 	"time"
 )
 
-// Signals are how a release elsewhere wakes a waiter here.
+// Signals are how a release elsewhere wakes a waiter here, and one here a waiter elsewhere.
 type Signals struct {
-	// Listen listens until ctx ends or a wake-up came: woken. registered is called when a
-	// release would wake it. leave, if it is not nil, takes it back; with pass a wake-up that
-	// may have been meant for it goes on to others.
-	Listen func(ctx context.Context, key string, registered func()) (woken bool, leave func(pass bool))
+	// Listen listens until ctx ends or a wake-up came: woken. first says that it is to be woken before all others.
+	// registered is called when a release would wake it, and told how many wait. leave, if it is not nil, takes it back;
+	// with pass a wake-up that may have been meant for it goes on to others.
+	Listen func(ctx context.Context, key string, first bool, registered func(among int)) (woken bool, leave func(pass bool))
 
-	// Anyone reports whether a client waits elsewhere, so far as it is known.
-	Anyone func(key string) bool
+	// Wake wakes the client elsewhere that has waited longest, after a moment in which the key is to be free: woken, if there
+	// is one.
+	Wake func(key string, moment time.Duration) (woken bool)
 
-	// Wake wakes a client elsewhere, in place of one here that waits no more.
-	Wake func(key string)
+	// Next is who would be woken next; "" if that is not known.
+	Next func(ctx context.Context, key string) string
 }
 
 // retry is how long nobody listens after that has failed: polling is enough.
@@ -26,6 +27,7 @@ const retry = 10 * time.Second
 type listener struct {
 	close      context.CancelFunc
 	registered bool
+	among      int  // how many wait, this one with them
 	pass       bool // the lock was not taken here: others go on waiting
 }
 
@@ -49,17 +51,17 @@ func (qs *Queues[P]) listens(q *Queue[P]) bool {
 		ctx, cancel := context.WithCancel(context.Background())
 		l := &listener{close: cancel}
 		c.listener = l
-		key := q.key
-		qs.Run(func() { qs.listen(ctx, key, q, l) })
+		key, first := q.key, c.vain
+		qs.Run(func() { qs.listen(ctx, key, first, q, l) })
 	}
-	return c.listener != nil && c.listener.registered && c.silent < sure
+	return c.listener != nil && c.listener.registered && !c.silent
 }
 
-func (qs *Queues[P]) listen(ctx context.Context, key string, q *Queue[P], l *listener) {
-	woken, leave := qs.Signals.Listen(ctx, key, func() {
+func (qs *Queues[P]) listen(ctx context.Context, key string, first bool, q *Queue[P], l *listener) {
+	woken, leave := qs.Signals.Listen(ctx, key, first, func(among int) {
 		qs.mu.Lock()
 		defer qs.mu.Unlock()
-		if q.contention.listener == l {
+		if l.among = among; q.contention.listener == l && !l.registered {
 			l.registered = true
 			q.wakeHead(false)
 		}
@@ -67,7 +69,7 @@ func (qs *Queues[P]) listen(ctx context.Context, key string, q *Queue[P], l *lis
 	l.close()
 	wanted, pass := qs.heardOut(q, l, woken)
 	if woken && !wanted {
-		qs.Signals.Wake(key)
+		qs.Signals.Wake(key, 0)
 	}
 	if leave != nil {
 		leave(pass)
@@ -84,7 +86,7 @@ func (qs *Queues[P]) heardOut(q *Queue[P], l *listener, woken bool) (wanted, pas
 	}
 	c.listener = nil
 	if woken {
-		c.wakeupPending = true
+		c.woken, c.silent = true, false
 		q.wakeHead(true)
 	} else {
 		qs.listenRetryAt = qs.Now().Add(retry)
@@ -94,5 +96,5 @@ func (qs *Queues[P]) heardOut(q *Queue[P], l *listener, woken bool) (wanted, pas
 
 // wakeAnother passes on a wake-up of which nobody here has made use.
 func (qs *Queues[P]) wakeAnother(key string) {
-	qs.Run(func() { qs.Signals.Wake(key) })
+	qs.Run(func() { qs.Signals.Wake(key, 0) })
 }

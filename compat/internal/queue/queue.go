@@ -22,16 +22,23 @@ var ErrClosed = errors.New("setnxlock: the Locker is closed")
 // Queues are one process's, one for each key that is waited for or held. P is what a release
 // passes on to the next in the queue. The zero Queues has no turns, and passes nothing on.
 type Queues[P any] struct {
-	Now      func() time.Time
-	Handoffs int                             // how often in a row a release may pass the lock on; negative: never
-	Pause    time.Duration                   // the shortest, in which others have a chance
-	Undo     func(ctx context.Context, p *P) // is for a lock that was passed on to nobody
-	Signals  *Signals                        // nil: releases elsewhere wake nobody here
-	Run      func(inBackground func())
+	Now     func() time.Time
+	Apart   bool                            // a release never passes the lock on
+	Pause   time.Duration                   // the shortest between two looks, in which others have a chance
+	Longest time.Duration                   // the longest
+	Undo    func(ctx context.Context, p *P) // is for a lock that was passed on to nobody
+	Signals *Signals                        // nil: releases elsewhere wake nobody here
+	Run     func(inBackground func())
 
-	mu     sync.Mutex
-	of     map[string]*Queue[P]
-	spare  *Queue[P] // the last that was forgotten, if nobody waited in it: locks that come and go need one
+	mu   sync.Mutex
+	of   map[string]*Queue[P]
+	last struct { // the key that was released last, and for how long this process had it, again and again
+		key string
+		had time.Duration
+	}
+	quiet  time.Duration          // for how long this process is to have had keys when it asks again who waits for one
+	known  map[string]*contention // of keys that others have had, and nobody waits for or holds here now
+	spare  *Queue[P]              // the last that was forgotten, if nobody waited in it: locks that come and go need one
 	closed atomic.Bool
 
 	listenRetryAt time.Time // until when nobody is to listen
@@ -72,14 +79,19 @@ type Grant[P any] struct {
 
 // contention is what a queue knows once somebody has had to wait.
 type contention struct {
-	share
+	turns
+	looks
 	cannotHandOff bool // a lease that was handed off could not be extended: no more of it
 
 	news chan struct{} // wakes the head
 	try  bool          // with it: an attempt is worth making, not just a look
 
-	listener      *listener
-	wakeupPending bool // a wake-up came, and nobody here has made use of it yet
+	listener *listener
+	woken    bool      // a wake-up came, and nobody here has made use of it yet
+	vain     bool      // the last that came was of no use: another client was faster
+	free     time.Time // until when it is left to them
+	front    string    // which of those who wait was to be woken next when the key was last seen to change hands
+	silent   bool      // it changes hands without that anybody is woken
 
 	// What the heads have seen of a key that nothing may ever end: the value that was read,
 	// and since when it has stood unchanged. Heads come and go with their contexts; what is
@@ -90,17 +102,20 @@ type contention struct {
 }
 
 // Join returns key's queue, and an entry in it unless the caller, who wants the lock for ttl, is its
-// head at once.
-func (qs *Queues[P]) Join(key string, ttl time.Duration) (*Queue[P], *Entry[P], error) {
+// head at once: then others may have the first go for so long.
+func (qs *Queues[P]) Join(key string, ttl time.Duration) (*Queue[P], *Entry[P], time.Duration, error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if qs.closed.Load() {
-		return nil, nil, ErrClosed
+		return nil, nil, 0, ErrClosed
 	}
 	q := qs.queue(key)
 	if !q.headed && q.here == nil && q.first == nil {
 		q.headed = true
-		return q, nil, nil
+		if q.contention != nil && !q.contention.free.IsZero() {
+			return q, nil, q.contention.free.Sub(qs.Now()), nil
+		}
+		return q, nil, 0, nil
 	}
 	e := qs.newEntry(q, ttl)
 	if e.prev = q.last; e.prev != nil {
@@ -109,7 +124,7 @@ func (qs *Queues[P]) Join(key string, ttl time.Duration) (*Queue[P], *Entry[P], 
 		q.first = e
 	}
 	q.last = e
-	return q, e, nil
+	return q, e, 0, nil
 }
 
 // queue is key's, a new one if there is none. qs.mu is held.
@@ -124,6 +139,10 @@ func (qs *Queues[P]) queue(key string) *Queue[P] {
 		}
 		q.key, qs.spare = key, nil
 		qs.of[key] = q
+		if c := qs.known[key]; c != nil {
+			q.contention = c
+			delete(qs.known, key)
+		}
 	}
 	return q
 }
@@ -133,11 +152,17 @@ func (qs *Queues[P]) newEntry(q *Queue[P], ttl time.Duration) *Entry[P] {
 	return &Entry[P]{queue: q, ttl: ttl, granted: make(chan Grant[P], 1)}
 }
 
+// kept is of how many keys it is kept that others have had them.
+const kept = 64
+
 func (qs *Queues[P]) contended(q *Queue[P]) *contention {
 	if q.contention == nil {
-		q.contention = &contention{news: make(chan struct{}, 1), share: newShare(qs.Signals != nil)}
+		c := &contention{news: make(chan struct{}, 1)}
+		if q.contention = c; qs.Signals != nil {
+			c.unused = 2 * missed // nobody need be there who can't be woken
+		}
 		if q.here != nil {
-			q.contention.began = q.here.since
+			c.begin(q.here.since)
 		}
 	}
 	return q.contention
@@ -176,20 +201,38 @@ func (qs *Queues[P]) call(q *Queue[P], g Grant[P]) {
 	case q.first != nil:
 		q.headed = true
 		q.contention.try = false
+		q.contention.anew()
 		q.pop().granted <- g
 	default:
 		if c := q.contention; c != nil {
-			if c.stop(true); c.wakeupPending {
-				c.wakeupPending = false
+			if c.stop(true); c.woken {
+				c.woken = false
 				qs.wakeAnother(q.key)
 			}
 		}
 		if qs.of[q.key] == q {
 			delete(qs.of, q.key)
-			if q.contention == nil {
-				qs.spare = q
-			}
+			qs.forget(q)
 		}
+	}
+}
+
+// forget keeps of q, in which nobody is left, what is known of others. qs.mu is held.
+func (qs *Queues[P]) forget(q *Queue[P]) {
+	switch c := q.contention; {
+	case c == nil:
+		qs.spare = q
+	case c.unused < 2*missed:
+		for key := range qs.known { // any of them
+			if len(qs.known) < kept {
+				break
+			}
+			delete(qs.known, key)
+		}
+		if qs.known == nil {
+			qs.known = make(map[string]*contention)
+		}
+		qs.known[q.key] = c
 	}
 }
 
@@ -258,24 +301,28 @@ func (qs *Queues[P]) Took(key string, h *Holder[P], since time.Time) {
 	q := qs.queue(key)
 	q.here, h.queue, h.since = h, q, since
 	if c := q.contention; c != nil {
-		c.ours(since, c.wakeupPending)
-		c.wakeupPending, c.watched = false, false
+		c.begin(since)
+		c.looks.over(c.usually, qs.Pause, qs.Longest)
+		c.woken, c.vain, c.watched = false, false, false
 		c.stop(false)
 	}
 }
 
 // Wakeable makes the head ready to be woken, and returns what wakes it: then it asks Heard. If
 // a lock of ours has the key it is to wait for that one, as the first entry and no longer the
-// head: its entry, for ttl, is returned. listening says that a release elsewhere will wake it.
-func (qs *Queues[P]) Wakeable(q *Queue[P], ttl time.Duration) (e *Entry[P], news <-chan struct{}, listening bool, err error) {
+// head: its entry, for ttl, is returned. pause is for how long it may sleep until it looks itself.
+func (qs *Queues[P]) Wakeable(q *Queue[P], ttl time.Duration) (e *Entry[P], news <-chan struct{}, pause time.Duration, err error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if qs.closed.Load() {
-		return nil, nil, false, ErrClosed
+		return nil, nil, 0, ErrClosed
 	}
 	c := qs.contended(q)
 	if q.here == nil {
-		return nil, c.news, qs.listens(q), nil
+		if qs.listens(q) {
+			return nil, c.news, qs.Longest * time.Duration(max(c.listener.among/16, 1)), nil
+		}
+		return nil, c.news, c.looks.next(qs.Now, c.usually, qs.Pause, qs.Longest), nil
 	}
 	e = qs.newEntry(q, ttl)
 	if e.next = q.first; e.next != nil {
@@ -284,7 +331,7 @@ func (qs *Queues[P]) Wakeable(q *Queue[P], ttl time.Duration) (e *Entry[P], news
 		q.last = e
 	}
 	q.first, q.headed = e, false
-	return e, nil, false, nil
+	return e, nil, 0, nil
 }
 
 // wakeHead wakes the head: to try, or to look. The queues' mutex is held.
@@ -300,34 +347,45 @@ func (q *Queue[P]) wakeHead(try bool) {
 	}
 }
 
-// Heard reports whether what the head was woken with makes an attempt worth while, and for how long it
-// is to pause before, because others can't be woken.
-func (qs *Queues[P]) Heard(q *Queue[P]) (try bool, pause time.Duration, err error) {
+// Heard reports whether what the head was woken with makes an attempt worth while.
+func (qs *Queues[P]) Heard(q *Queue[P]) (try bool, err error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if qs.closed.Load() {
-		return false, 0, ErrClosed
+		return false, ErrClosed
 	}
 	c := q.contention
 	try, c.try = c.try, false
-	if c.wakeupPending && qs.pauses(c) {
-		pause = c.pause(qs.Pause)
-	}
-	return try, pause, nil
+	return try, nil
 }
 
-// Elsewhere notes that a client elsewhere has the key: others do get their turns. changed: it took the
-// key since the head last looked. pace is by how much longer the head may pause between two looks.
-func (qs *Queues[P]) Elsewhere(q *Queue[P], changed bool) (pace float64) {
+// Elsewhere notes that a client elsewhere has the key: others do get their turns. changed: it took the key since the head
+// last looked. Whether a release wakes those who wait is told by the name of the one who is next: it changes.
+func (qs *Queues[P]) Elsewhere(ctx context.Context, q *Queue[P], changed bool) {
 	qs.mu.Lock()
-	defer qs.mu.Unlock()
 	c := q.contention
 	if c == nil || q.here != nil {
-		return 1
+		qs.mu.Unlock()
+		return
 	}
-	pace = c.others(changed, c.wakeupPending, qs.Signals != nil)
-	c.wakeupPending = false
-	return pace
+	c.began = time.Time{} // this process has no turn
+	deaf := qs.Signals == nil || c.silent || qs.Now().Before(qs.listenRetryAt)
+	if c.vain = c.vain || c.woken; c.woken || deaf {
+		c.used()
+	}
+	if c.woken = false; changed {
+		c.change(qs.Now())
+	}
+	asks := changed && !deaf && c.listener != nil && c.listener.registered
+	qs.mu.Unlock()
+	if !asks {
+		return
+	}
+	next := qs.Signals.Next(ctx, q.key)
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	c.silent = next != "" && next == c.front
+	c.front = next
 }
 
 // Unchanged notes what the head has read, and returns for how long the same value has stood
@@ -349,52 +407,22 @@ func (qs *Queues[P]) Repaired(q *Queue[P], now time.Time) {
 	qs.contended(q).since = now
 }
 
-// most is how many turns in a row a process takes.
-func (qs *Queues[P]) most() int {
-	if qs.Handoffs < 0 {
-		return fairly
-	}
-	return qs.Handoffs
-}
-
-// turn counts one that begins. Before the last it asks, while the holder works, whether anybody waits
-// elsewhere: not of clients that can't say so. qs.mu is held.
-func (qs *Queues[P]) turn(q *Queue[P]) {
-	c, most := q.contention, qs.most()
-	if c.turns++; qs.Signals == nil || c.silent >= sure || c.turns != most+c.more-1 || c.more >= (alone-1)*most {
-		return
-	}
-	turns, key := c.turns, q.key
-	qs.Run(func() {
-		if qs.Signals.Anyone(key) {
-			return
-		}
-		qs.mu.Lock()
-		defer qs.mu.Unlock()
-		if c.turns == turns || c.turns == turns+1 { // these turns, not later ones
-			c.more += most
-		}
-	})
-}
-
-// Successor returns the first entry, at the head from now on, if h's lock is to be handed off
-// to it. Otherwise signal says whether the release is to wake a client elsewhere: not while
-// this process goes on having its turns. A head that is there already (h's lock was taken past
-// the queue) stays the only one.
-func (qs *Queues[P]) Successor(h *Holder[P], able bool, ttl time.Duration, now time.Time) (e *Entry[P], signal bool) {
+// Successor returns the first entry, at the head from now on, if h's lock is to be handed off to it. A head that is there
+// already (h's lock was taken past the queue) stays the only one.
+func (qs *Queues[P]) Successor(h *Holder[P], able bool, ttl time.Duration, now time.Time) *Entry[P] {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := h.queue
-	if q == nil || q.here != h || q.first == nil || q.contention.spent(qs.most(), ttl, now) {
-		return nil, true
+	if q == nil || q.here != h || q.first == nil || !able || q.headed || qs.Apart {
+		return nil
 	}
 	c := q.contention
-	if !able || q.headed || c.cannotHandOff || qs.Handoffs < 0 {
-		return nil, false
+	if c.cannotHandOff || c.spent(q.waiting(), qs.Pause, ttl, now) {
+		return nil
 	}
-	qs.turn(q)
+	c.served++
 	q.here, q.headed, c.try = nil, true, false
-	return q.pop(), false
+	return q.pop()
 }
 
 // CannotHandOff notes that a lock of this kind, once passed on, could not be extended.
@@ -411,54 +439,94 @@ func (qs *Queues[P]) Gone(h *Holder[P]) {
 	qs.left(h, Grant[P]{})
 }
 
-// Released notes that h's lock was. If the process has had its turns, others get a chance: one
-// that was woken, or any that looks while this process pauses.
-func (qs *Queues[P]) Released(h *Holder[P], woken bool, ttl time.Duration) {
+// Released notes that h's lock was, at a moment. If the turn of this process is over, others get a chance: one that is woken, or any
+// that looks while this process pauses.
+func (qs *Queues[P]) Released(h *Holder[P], ttl time.Duration, now time.Time) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	if q := h.queue; q == nil || q.contention == nil || q.first == nil {
+	q := h.queue
+	if q == nil || q.here != h {
+		return
+	}
+	c := q.contention
+	if q.headed || c != nil && q.first != nil && !c.spent(q.waiting(), qs.Pause, ttl, now) {
+		if c != nil {
+			c.served++
+		}
 		qs.left(h, Grant[P]{})
-	} else if q.here == h {
-		qs.left(h, qs.afterTurn(q, woken, ttl))
+		return
 	}
+	moment := time.Duration(0)
+	if c == nil && qs.again(q.key, now.Sub(h.since)) {
+		c = qs.contended(q)
+		c.had, c.unused = rarely*qs.Pause, 2*missed-1
+	}
+	if c != nil {
+		c.end(now)
+		most := seldom
+		if qs.Signals != nil && !c.silent {
+			most = rarely
+		}
+		if c.leaves(qs.Pause, most, now) {
+			moment = 2 * qs.Pause
+		}
+	}
+	if !qs.asks(q, now.Sub(h.since)) {
+		if c != nil {
+			c.free = now.Add(moment)
+		}
+		qs.left(h, Grant[P]{Yield: moment})
+		return
+	}
+	q.here, q.headed = nil, true // nobody tries meanwhile
+	qs.Run(func() {
+		woken := qs.Signals.Wake(q.key, moment)
+		qs.mu.Lock()
+		defer qs.mu.Unlock()
+		q.headed = false
+		qs.call(q, Grant[P]{Woken: woken})
+	})
 }
 
-// afterTurn is how the next entry is granted the head after a turn.
-func (qs *Queues[P]) afterTurn(q *Queue[P], woken bool, ttl time.Duration) Grant[P] {
-	c, now := q.contention, qs.Now()
-	if !c.spent(qs.most(), ttl, now) {
-		qs.turn(q)
-		return Grant[P]{}
+// again reports whether this process has had one key so long, again and again, that it may keep others out who can't say
+// that they wait. qs.mu is held.
+func (qs *Queues[P]) again(key string, had time.Duration) bool {
+	if qs.last.key != key {
+		qs.last.key, qs.last.had = key, 0
 	}
-	c.over(now)
-	if woken {
-		return Grant[P]{Woken: true, Yield: c.pause(qs.Pause)}
+	qs.last.had += had
+	long := qs.last.had >= seldom*5*qs.Pause
+	if long {
+		qs.last.had = 0
 	}
-	if !qs.pauses(c) {
-		return Grant[P]{}
-	}
-	return Grant[P]{Yield: c.pause(qs.Pause)}
+	return long
 }
 
-// pauses reports whether others are to have a chance now, which can't say that they wait.
-func (qs *Queues[P]) pauses(c *contention) bool {
-	least := worth * qs.Pause
-	if c.wakeupPending {
-		least *= 2 // so do the others that are woken in their turn
+// asks reports whether a release is to wake a client that waits elsewhere, if there is one: where somebody has had to wait
+// here, the first time, and otherwise once for each of the shortest pauses in which this process had one key or another.
+// qs.mu is held.
+func (qs *Queues[P]) asks(q *Queue[P], had time.Duration) bool {
+	if qs.Signals == nil {
+		return false
 	}
-	return c.pauses(least, qs.Signals != nil)
+	qs.quiet -= had
+	asks := q.contention != nil || qs.quiet <= 0
+	if asks {
+		qs.quiet = qs.Pause
+	}
+	return asks
 }
 
 // Unwoken is for a head that has found the key free and heard no wake-up: it returns for how long the
-// client that was woken may still be on its way, or pauses for those that can't be.
+// client that was woken may still be on its way, or is not woken yet, because others have a moment.
 func (qs *Queues[P]) Unwoken(q *Queue[P]) time.Duration {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	c := q.contention
-	if c == nil || c.listener == nil || !c.listener.registered || c.wakeupPending || c.silent >= sure {
+	if c == nil || c.listener == nil || !c.listener.registered || c.woken || c.silent {
 		return 0
 	}
-	return 2 * c.pause(qs.Pause)
+	return 6 * qs.Pause
 }
 
 func (qs *Queues[P]) left(h *Holder[P], g Grant[P]) {
@@ -513,9 +581,15 @@ func (qs *Queues[P]) Waiting(key string) (n int) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if q := qs.of[key]; q != nil {
-		for e := q.first; e != nil; e = e.next {
-			n++
-		}
+		n = q.waiting()
+	}
+	return n
+}
+
+// waiting is how many entries it has. The queues' mutex is held.
+func (q *Queue[P]) waiting() (n int) {
+	for e := q.first; e != nil; e = e.next {
+		n++
 	}
 	return n
 }

@@ -17,7 +17,7 @@ type lock struct{ name string }
 func newQueues(t *testing.T) (qs *Queues[lock], undone *[]string) {
 	undone = new([]string)
 	return &Queues[lock]{
-		Now: time.Now, Handoffs: 2, Pause: 10 * time.Millisecond,
+		Now: time.Now, Pause: 10 * time.Millisecond, Longest: 500 * time.Millisecond,
 		Undo: func(_ context.Context, p *lock) { *undone = append(*undone, p.name) },
 		Run:  func(f func()) { go f() },
 	}, undone
@@ -35,7 +35,7 @@ type waiter struct {
 func wait(t *testing.T, qs *Queues[lock], key string) *waiter {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	q, e, err := qs.Join(key, time.Minute)
+	q, e, _, err := qs.Join(key, time.Minute)
 	if e == nil || err != nil {
 		t.Fatalf("joined: entry %v, %v", e, err)
 	}
@@ -50,7 +50,7 @@ func wait(t *testing.T, qs *Queues[lock], key string) *waiter {
 
 func head(t *testing.T, qs *Queues[lock], key string) *Queue[lock] {
 	t.Helper()
-	q, e, err := qs.Join(key, time.Minute)
+	q, e, _, err := qs.Join(key, time.Minute)
 	if e != nil || err != nil {
 		t.Fatalf("not the head at once: entry %v, %v", e, err)
 	}
@@ -91,8 +91,8 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// While a lock of this process has the key nobody is the head; its release passes it on, and
-// after its turns lets others have theirs.
+// While a lock of this process has the key nobody is the head; its release passes it on, to all who wait then and to those
+// who come soon, and then lets others have their turn.
 func TestTurns(t *testing.T) {
 	bubble(t, func(t *testing.T, qs *Queues[lock], _ *[]string) {
 		q := head(t, qs, "k")
@@ -100,75 +100,75 @@ func TestTurns(t *testing.T) {
 		qs.Took("k", h, time.Now())
 		qs.Leave(q)
 		const ttl = time.Minute
-		for turn := range qs.Handoffs {
-			w := wait(t, qs, "k")
-			e, _ := qs.Successor(h, true, ttl, time.Now())
+		next := func(w *waiter) {
+			t.Helper()
+			e := qs.Successor(h, true, ttl, time.Now())
 			if e == nil {
-				t.Fatalf("turn %d: not passed on", turn)
+				t.Fatal("not passed on")
 			}
 			e.Grant(Grant[lock]{Passed: &lock{"it"}})
-			synctest.Wait()
-			if w.grant.Passed == nil {
-				t.Fatalf("turn %d: %+v", turn, w)
+			if synctest.Wait(); w.grant.Passed == nil {
+				t.Fatalf("%+v", w)
 			}
 			h = new(Holder[lock])
 			qs.Took("k", h, time.Now())
 			qs.Leave(q)
 		}
-		w := wait(t, qs, "k")
-		if e, signal := qs.Successor(h, true, ttl, time.Now()); e != nil || !signal {
-			t.Fatalf("after its turns: passed on %v, signals %v", e != nil, signal)
+		all := []*waiter{wait(t, qs, "k"), wait(t, qs, "k"), wait(t, qs, "k")}
+		time.Sleep(qs.Pause / 2)
+		next(all[0])
+		soon := wait(t, qs, "k")
+		time.Sleep(qs.Pause)
+		next(all[1])
+		next(all[2])
+		if e := qs.Successor(h, true, ttl, time.Now()); e != nil {
+			t.Fatal("passed on after its turn")
 		}
-		time.Sleep(worth * qs.Pause)
-		qs.Released(h, false, ttl)
+		time.Sleep(qs.Pause)
+		qs.Released(h, ttl, time.Now())
 		synctest.Wait()
-		if !w.ok || w.grant.Yield != qs.Pause {
-			t.Errorf("after its turns: %+v, want it to pause for others", w.grant)
+		if !soon.ok || soon.grant.Yield != 2*qs.Pause {
+			t.Errorf("after its turn: %+v, want it to pause for others", soon.grant)
 		}
 		qs.Leave(q)
 	})
 }
 
-// With signals it takes more turns while nobody waits elsewhere: not for ever, and not when it can't be
-// asked in time.
-func TestTurnsOfOneThatIsAlone(t *testing.T) {
-	for _, test := range []struct {
-		name  string
-		takes time.Duration // to ask
-		waits bool          // somebody elsewhere
-		want  int           // how many times as many turns
-	}{{"alone", 0, false, alone}, {"somebody waits", 0, true, 1}, {"an answer that comes too late", time.Hour, false, 1}} {
-		t.Run(test.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, qs *Queues[lock], _ *[]string) {
-				qs.Signals = &Signals{Anyone: func(string) bool { time.Sleep(test.takes); return test.waits }}
+// A turn that is over wakes a client elsewhere, which has the first go; one lock after the other of a lone goroutine is a
+// turn each; the first asks, and of the others, if they are short, few.
+func TestTurnsEndWithAWakeUp(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		bubble(t, func(t *testing.T, qs *Queues[lock], _ *[]string) {
+			asked := 0
+			qs.Signals = &Signals{Wake: func(string, time.Duration) bool { asked++; time.Sleep(time.Millisecond); return waits }}
+			for _, test := range []struct {
+				had  time.Duration
+				asks bool
+			}{{0, true}, {qs.Pause / 4, false}, {qs.Pause, true}} {
+				asked = 0
 				q := head(t, qs, "k")
 				h := new(Holder[lock])
 				qs.Took("k", h, time.Now())
 				qs.Leave(q)
-				turns := 0
-				for ; ; turns++ {
-					w := wait(t, qs, "k")
-					e, _ := qs.Successor(h, true, time.Minute, time.Now())
-					if e == nil {
-						qs.Released(h, false, time.Minute)
-						synctest.Wait()
-						qs.Leave(q)
-						break
-					}
-					e.Grant(Grant[lock]{Passed: &lock{"it"}})
-					synctest.Wait()
-					if w.grant.Passed == nil {
-						t.Fatalf("turn %d: %+v", turns, w)
-					}
-					h = new(Holder[lock])
-					qs.Took("k", h, time.Now())
-					qs.Leave(q)
+				time.Sleep(test.had)
+				qs.Released(h, time.Minute, time.Now())
+				synctest.Wait()
+				if (asked > 0) != test.asks {
+					t.Fatalf("had for %v, and asked who waits %d times", test.had, asked)
 				}
-				if turns != test.want*qs.Handoffs {
-					t.Errorf("%d turns, want %d", turns, test.want*qs.Handoffs)
+				if !test.asks {
+					continue
 				}
-				time.Sleep(2 * time.Hour)
-			})
+				w := wait(t, qs, "k") // it comes before the answer does
+				if w.served {
+					t.Error("the head before it is known whether a client elsewhere was woken")
+				}
+				time.Sleep(time.Millisecond)
+				if synctest.Wait(); !w.ok || w.grant.Woken != waits {
+					t.Errorf("%+v, want it to know of the other: %v", w.grant, waits)
+				}
+				qs.Leave(w.queue)
+			}
 		})
 	}
 }
@@ -181,7 +181,7 @@ func TestPassedTooLate(t *testing.T) {
 		qs.Took("k", h, time.Now())
 		qs.Leave(q)
 		first, second := wait(t, qs, "k"), wait(t, qs, "k")
-		e, _ := qs.Successor(h, true, time.Minute, time.Now())
+		e := qs.Successor(h, true, time.Minute, time.Now())
 		first.cancel()
 		second.cancel()
 		synctest.Wait() // the second has left; the first knows that a grant is on its way
@@ -198,7 +198,7 @@ func TestPassedTooLate(t *testing.T) {
 		qs.Took("k", h, time.Now())
 		qs.Leave(q)
 		last := wait(t, qs, "k")
-		e, _ = qs.Successor(h, true, time.Minute, time.Now())
+		e = qs.Successor(h, true, time.Minute, time.Now())
 		last.cancel()
 		synctest.Wait()
 		e.Grant(Grant[lock]{Passed: &lock{"it"}})
@@ -230,10 +230,10 @@ func TestClose(t *testing.T) {
 		qs.Close()
 		synctest.Wait()
 		<-news
-		if _, _, err := qs.Heard(q); !errors.Is(w.grant.Failed, ErrClosed) || !errors.Is(err, ErrClosed) {
+		if _, err := qs.Heard(q); !errors.Is(w.grant.Failed, ErrClosed) || !errors.Is(err, ErrClosed) {
 			t.Errorf("Close: a waiter gets %v, the head %v", w.grant.Failed, err)
 		}
-		if _, _, err := qs.Join("k", time.Minute); !errors.Is(err, ErrClosed) {
+		if _, _, _, err := qs.Join("k", time.Minute); !errors.Is(err, ErrClosed) {
 			t.Errorf("Join: %v", err)
 		}
 		qs.Leave(q)
@@ -270,20 +270,18 @@ func TestOneHead(t *testing.T) {
 		behind := wait(t, qs, "k")
 		h := new(Holder[lock])
 		qs.Took("k", h, time.Now())
-		if e, signal := qs.Successor(h, true, time.Minute, time.Now()); e != nil {
+		if e := qs.Successor(h, true, time.Minute, time.Now()); e != nil {
 			t.Error("passed on beside the head")
 			e.Grant(Grant[lock]{})
-		} else if signal {
-			t.Error("the release wakes a client elsewhere before these have had their turns")
 		}
-		qs.Released(h, false, time.Minute)
+		qs.Released(h, time.Minute, time.Now())
 		synctest.Wait()
 		select {
 		case <-news:
 		default:
 			t.Error("the head sleeps on")
 		}
-		if try, _, err := qs.Heard(q); !try || err != nil || behind.served {
+		if try, err := qs.Heard(q); !try || err != nil || behind.served {
 			t.Errorf("the head is to try: %v, %v; served behind it: %v", try, err, behind.served)
 		}
 		qs.Leave(q)
@@ -301,13 +299,11 @@ func TestCannotHandOff(t *testing.T) {
 		qs.Took("k", h, time.Now())
 		qs.Leave(q)
 		w := wait(t, qs, "k")
-		if e, signal := qs.Successor(h, true, time.Minute, time.Now()); e != nil {
+		if e := qs.Successor(h, true, time.Minute, time.Now()); e != nil {
 			t.Error("passed on")
 			e.Grant(Grant[lock]{})
-		} else if signal {
-			t.Error("the release wakes a client elsewhere before these have had their turns")
 		}
-		qs.Released(h, false, time.Minute)
+		qs.Released(h, time.Minute, time.Now())
 		synctest.Wait()
 		if !w.ok || w.grant.Passed != nil {
 			t.Errorf("the next in the queue: %+v", w.grant)
@@ -321,8 +317,8 @@ func TestSignals(t *testing.T) {
 	bubble(t, func(t *testing.T, qs *Queues[lock], _ *[]string) {
 		wake, elsewhere, left := make(chan struct{}), 0, 0
 		qs.Signals = &Signals{
-			Listen: func(ctx context.Context, _ string, registered func()) (bool, func(bool)) {
-				registered()
+			Listen: func(ctx context.Context, _ string, _ bool, registered func(int)) (bool, func(bool)) {
+				registered(1)
 				select {
 				case <-wake:
 					return true, nil
@@ -330,19 +326,19 @@ func TestSignals(t *testing.T) {
 					return false, func(bool) { left++ }
 				}
 			},
-			Wake: func(string) { elsewhere++ },
+			Wake: func(string, time.Duration) bool { elsewhere++; return true },
 		}
 		q := head(t, qs, "k")
 		_, news, _, _ := qs.Wakeable(q, time.Minute)
 		synctest.Wait()
-		if _, _, listening, _ := qs.Wakeable(q, time.Minute); !listening {
-			t.Error("nobody listens")
+		if _, _, pause, _ := qs.Wakeable(q, time.Minute); pause != qs.Longest {
+			t.Errorf("one that listens looks after %v", pause)
 		}
 		<-news // registered: look
 		wake <- struct{}{}
 		synctest.Wait()
 		<-news
-		if try, _, err := qs.Heard(q); !try || err != nil {
+		if try, err := qs.Heard(q); !try || err != nil {
 			t.Errorf("woken: try %v, %v", try, err)
 		}
 		qs.Leave(q) // without the lock
@@ -467,7 +463,7 @@ func anyOrder(t *testing.T, r *rand.Rand, seed uint64) {
 		switch what := r.IntN(8); {
 		case what < 3:
 			story = append(story, "one comes")
-			of, e, err := qs.Join("k", time.Minute)
+			of, e, _, err := qs.Join("k", time.Minute)
 			switch {
 			case err != nil:
 				fail("%v", err)
@@ -511,7 +507,7 @@ func anyOrder(t *testing.T, r *rand.Rand, seed uint64) {
 			take()
 		case what == 7 && here != nil:
 			h, asked := here, q
-			if e, _ := qs.Successor(h, r.IntN(4) > 0, time.Minute, time.Now()); e != nil {
+			if e := qs.Successor(h, r.IntN(4) > 0, time.Minute, time.Now()); e != nil {
 				story = append(story, "it is passed on")
 				here = nil
 				g := Grant[lock]{Passed: &lock{"it"}}
@@ -535,13 +531,13 @@ func anyOrder(t *testing.T, r *rand.Rand, seed uint64) {
 			}
 			story = append(story, "it is released")
 			here = nil
-			qs.Released(h, false, time.Minute)
+			qs.Released(h, time.Minute, time.Now())
 			if asked == nil || news == nil {
 				break
 			}
 			select {
 			case <-news:
-				if try, _, _ := qs.Heard(asked); !try {
+				if try, _ := qs.Heard(asked); !try {
 					fail("the head is not to try")
 				}
 				news = nil

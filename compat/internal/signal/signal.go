@@ -2,10 +2,11 @@
 //
 //	a waiter     LPUSH waiters id; EXPIRE waiters 60     it is there
 //	             BLPOP wake 1                            and listens, again and again
-//	a release    RPOPLPUSH waiters wake; EXPIRE wake 60  in the write that removes the key
+//	a release    RPOPLPUSH waiters wake; EXPIRE wake 60  when the key is gone
 //
 // The client that registered first is named first, and the one that has listened longest gets
-// the wake-up; that they need not be the same harms nobody, there is one for each. If nobody
+// the wake-up; that they need not be the same harms nobody, there is one for each. One that was woken and found another
+// client faster registers as the next. If nobody
 // waits nothing is written. Foreign clients know nothing of it, and a wake-up can get lost
 // with a connection: so a waiter looks all the same, slowly. It looks once when it has
 // registered, for a release that came before that.
@@ -13,9 +14,7 @@
 // It guarantees that each release wakes one registered client at most, and that nothing it
 // writes outlasts a minute unused.
 //
-// Before 2.2 a command that pushes to a list with a TTL, or moves from it, deletes it: there
-// the waiters' list has none, and the name of a client that was cut off stands until a release
-// takes it off.
+// Before 2.2 a command that pushes to a list with a TTL, or moves from it, deletes it: there nobody listens.
 package signal
 
 import (
@@ -26,56 +25,51 @@ import (
 )
 
 const (
-	keep   = int64(60)        // seconds that the lists stand unused
-	most   = 1024             // how many may be registered
-	listen = 1                // seconds, the least that there is: shorter than any sensible read timeout
-	again  = 20 * time.Second // how often a waiter looks after the list it is on
+	keep  = int64(60)        // seconds that the lists stand unused
+	most  = 1024             // how many may be registered
+	again = 20 * time.Second // how often a waiter looks after the list it is on
 )
 
-// Lists are those of one key. Volatile: they can have a TTL and be lists all the same.
-type Lists struct {
-	Waiters, Wake string
-	Volatile      bool
-}
+// Lists are those of one key.
+type Lists struct{ Waiters, Wake string }
 
-// Waking are the commands that wake one client.
-func (l Lists) Waking() [2][]any {
+// waking are the commands that wake one client.
+func (l Lists) waking() [2][]any {
 	return [2][]any{{"RPOPLPUSH", l.Waiters, l.Wake}, {"EXPIRE", l.Wake, keep}}
 }
 
-// A Waiter is a client that listens, named by its ID.
+// A Waiter is a client that listens, named by its ID. One that is First is the next to be woken.
 type Waiter struct {
 	ID     string
+	First  bool
 	looked time.Time
 }
 
-// Listen listens for a second, and reports whether a wake-up came. Before that it puts the waiter
-// on the list, if it is not on it any more, and calls registered.
-func (w *Waiter) Listen(c redis.Conn, l Lists, now time.Time, registered func()) (woken bool, err error) {
+// Listen listens for so many seconds, and reports whether a wake-up came. Before that it puts the waiter on the list, if
+// it is not on it any more, and tells registered how many are on it.
+func (w *Waiter) Listen(c redis.Conn, l Lists, now time.Time, seconds int, registered func(among int)) (woken bool, err error) {
 	if now.Sub(w.looked) >= again {
-		first := w.looked.IsZero()
-		w.looked = now
-		if err := w.register(c, l, first); err != nil {
+		if err := w.register(c, l, registered); err != nil {
 			return false, err
 		}
-		registered()
+		w.looked = now
 	}
-	heard, err := c.Do("BLPOP", l.Wake, listen)
+	heard, err := c.Do("BLPOP", l.Wake, seconds)
 	return err == nil && heard != nil, err
 }
 
-func (w *Waiter) register(c redis.Conn, l Lists, first bool) error {
-	if !first {
-		if still, err := Anyone(c, l); still || err != nil {
+func (w *Waiter) register(c redis.Conn, l Lists, registered func(among int)) error {
+	if !w.looked.IsZero() {
+		n, err := redis.Int(c.Do("EXPIRE", l.Waiters, keep))
+		if n > 0 || err != nil {
 			return err
 		}
 	}
-	cmds := [][]any{{"LPUSH", l.Waiters, w.ID}, {"EXPIRE", l.Waiters, keep}}
-	ask := together // a list that is made gets its end with it, or is not made
-	if !l.Volatile {
-		cmds, ask = cmds[:1], pipe
+	push := "LPUSH"
+	if w.First {
+		push = "RPUSH"
 	}
-	replies, err := ask(c, cmds...)
+	replies, err := together(c, []any{push, l.Waiters, w.ID}, []any{"EXPIRE", l.Waiters, keep}) // no list without an end
 	if err != nil {
 		return err
 	}
@@ -83,17 +77,32 @@ func (w *Waiter) register(c redis.Conn, l Lists, first bool) error {
 	if err == nil && n > most {
 		_, err = c.Do("LTRIM", l.Waiters, 0, most-1)
 	}
+	if err == nil {
+		registered(n)
+	}
 	return err
 }
 
-// Anyone reports whether there is a waiters' list, and keeps it.
-func Anyone(c redis.Conn, l Lists) (bool, error) {
-	ask := []any{"EXISTS", l.Waiters}
-	if l.Volatile {
-		ask = []any{"EXPIRE", l.Waiters, keep}
+// Next is who would be woken next; "": nobody.
+func Next(c redis.Conn, l Lists) (id string, err error) {
+	id, err = redis.String(c.Do("LINDEX", l.Waiters, -1))
+	if err == redis.ErrNil {
+		err = nil
 	}
-	n, err := redis.Int(c.Do(ask[0].(string), ask[1:]...))
-	return n > 0, err
+	return id, err
+}
+
+// Wake wakes a client, if one waits.
+func Wake(c redis.Conn, l Lists) (woken bool, err error) {
+	cmds := l.waking()
+	replies, err := pipe(c, cmds[:]...)
+	if err != nil {
+		return false, err
+	}
+	if refused, ok := replies[0].(redis.Error); ok {
+		return false, refused
+	}
+	return replies[0] != nil, nil
 }
 
 // Leave takes the waiter off the list. If it is not on it, a wake-up was meant for it: with pass
@@ -101,7 +110,7 @@ func Anyone(c redis.Conn, l Lists) (bool, error) {
 func (w *Waiter) Leave(c redis.Conn, l Lists, pass bool) error {
 	there, err := redis.Int(c.Do("LREM", l.Waiters, 1, w.ID))
 	if err == nil && there == 0 && pass {
-		cmds := l.Waking()
+		cmds := l.waking()
 		_, err = pipe(c, cmds[:]...)
 	}
 	return err

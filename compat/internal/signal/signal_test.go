@@ -9,10 +9,19 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
-// One release wakes one of those that are registered, the first first; one that leaves with
-// nothing on the list passes its wake-up on. Lists have a TTL where that does not delete them.
+// Before 2.2 a list can't have an end and be pushed to.
+func TestVolatile(t *testing.T) {
+	for version, want := range map[string]bool{"2.0": false, "2.2": true, "7.0": true} {
+		if yes, err := signal.Volatile(oldredis.Run(t, version).Dial(), "scratch"); yes != want || err != nil {
+			t.Errorf("%s: %v, %v", version, yes, err)
+		}
+	}
+}
+
+// One release wakes one of those that are registered, the first first, and before it one that was woken in vain; one that
+// leaves with nothing on the list passes its wake-up on.
 func TestLists(t *testing.T) {
-	for version, volatile := range map[string]bool{"2.0": false, "2.2": true, "7.0": true} {
+	for _, version := range []string{"2.2", "7.0"} {
 		t.Run(version, func(t *testing.T) {
 			s := oldredis.Run(t, version)
 			c := s.Dial()
@@ -25,22 +34,32 @@ func TestLists(t *testing.T) {
 				return n
 			}
 			l := signal.Lists{Waiters: "waiters", Wake: "wake"}
-			var err error
-			if l.Volatile, err = signal.Volatile(c, "scratch"); l.Volatile != volatile || err != nil {
-				t.Fatalf("volatile: %v, %v", l.Volatile, err)
-			}
-			wake := func() {
-				for _, m := range l.Waking() {
-					if _, err := c.Do(m[0].(string), m[1:]...); err != nil {
-						t.Fatal(err)
-					}
+			wake := func(want bool) {
+				t.Helper()
+				if woken, err := signal.Wake(c, l); woken != want || err != nil {
+					t.Fatalf("woken: %v, %v", woken, err)
 				}
+			}
+			next := func() string {
+				t.Helper()
+				name, err := signal.Next(c, l)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return name
+			}
+			if name := next(); name != "" {
+				t.Errorf("%q waits", name)
 			}
 			now, registered := time.Unix(1000, 0), 0
 			first, second := &signal.Waiter{ID: "first"}, &signal.Waiter{ID: "second"}
 			listen := func(w *signal.Waiter) bool {
 				t.Helper()
-				woken, err := w.Listen(c, l, now, func() { registered++ })
+				woken, err := w.Listen(c, l, now, 1, func(among int) {
+					if registered++; among != registered {
+						t.Errorf("%d wait, want %d", among, registered)
+					}
+				})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -51,10 +70,13 @@ func TestLists(t *testing.T) {
 			if !listen(first) || !listen(second) || registered != 2 || do("LLEN", "waiters") != 2 {
 				t.Fatalf("%d registered, %d stand on the list", registered, do("LLEN", "waiters"))
 			}
-			if ttl := do("TTL", "waiters"); (ttl > 0) != volatile {
+			if ttl := do("TTL", "waiters"); ttl <= 0 {
 				t.Errorf("the waiters' list has a TTL of %d", ttl)
 			}
-			wake()
+			if name := next(); name != "first" {
+				t.Errorf("%q is next", name)
+			}
+			wake(true)
 			if name, err := redis.String(c.Do("LINDEX", "wake", 0)); name != "first" || err != nil {
 				t.Errorf("woken: %q, %v", name, err)
 			}
@@ -67,9 +89,17 @@ func TestLists(t *testing.T) {
 			if !listen(second) {
 				t.Error("the second was not woken")
 			}
-			wake()
+			wake(false)
 			if n := do("EXISTS", "wake"); n != 0 {
 				t.Error("a release that nobody waits for leaves a list")
+			}
+			do("RPUSH", "wake", "x")
+			do("RPUSH", "wake", "x")
+			registered = 0
+			listen(&signal.Waiter{ID: "third"})
+			listen(&signal.Waiter{ID: "again", First: true})
+			if name := next(); name != "again" {
+				t.Errorf("%q is next, want the one that was woken in vain", name)
 			}
 		})
 	}

@@ -34,7 +34,7 @@ func Shrink(t *testing.T, c Config, tries int) (Config, Report) {
 	}
 	for _, less := range []func(c *Config){
 		func(c *Config) { c.Workers = 1 }, func(c *Config) { c.Lockers = 1 }, func(c *Config) { c.Keys = 1 },
-		func(c *Config) { c.Skew = 0 }, func(c *Config) { c.Options.Signal = false }, func(c *Config) { c.Keep = 0 },
+		func(c *Config) { c.Skew = 0 }, func(c *Config) { c.Keep = 0 },
 		func(c *Config) { c.Pool = 0 }, func(c *Config) { c.Processes = 2 },
 	} {
 		tried := c

@@ -75,13 +75,12 @@ func Draw(seed uint64) Config {
 	c.Pool = []int{0, 0, 1, 2, 4}[r.IntN(5)]
 	c.Options = compat.Options{
 		NoRenew: r.IntN(2) == 0,
-		Signal:  r.IntN(3) == 0,
 		Timeout: []time.Duration{0, 300 * time.Millisecond, time.Second}[r.IntN(3)],
 	}
 	if c.Keep = []int{16, 4, 1, 0}[r.IntN(4)]; c.Pool > 0 {
 		c.Pool += 2 * c.Lockers * ((c.Keep + 1) / 2) // what is shared does not come back when a pool is empty
 	}
-	if c.Pool > 0 && c.Options.Signal {
+	if c.Pool > 0 && c.Keep > 0 {
 		c.Pool += c.Keys * c.Lockers // each key that is waited for listens on one
 	}
 	if c.Kind.AnyClock && r.IntN(2) == 0 {
@@ -110,9 +109,9 @@ func (c Config) fitting() Config {
 }
 
 func (c Config) String() string {
-	return fmt.Sprintf("seed %d: %s on %s, %d processes × %d Lockers × %d goroutines, %d keys, pool %d, %s; renew %v, keeps %d, signal %v, timeout %v, prefix %q, millis %v, skew %v, elects %v",
+	return fmt.Sprintf("seed %d: %s on %s, %d processes × %d Lockers × %d goroutines, %d keys, pool %d, %s; renew %v, keeps %d, timeout %v, prefix %q, millis %v, skew %v, elects %v",
 		c.Seed, c.Kind.Name, strings.Join(c.At, "+"), c.Processes, c.Lockers, c.Workers, c.Keys, c.Pool, c.Faults.Name,
-		!c.Options.NoRenew, c.Keep, c.Options.Signal, c.Options.Timeout, c.Options.Prefix, c.Millis, c.Skew, c.Elects)
+		!c.Options.NoRenew, c.Keep, c.Options.Timeout, c.Options.Prefix, c.Millis, c.Skew, c.Elects)
 }
 
 // A Report is what came of a run, or of many.

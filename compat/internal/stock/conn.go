@@ -134,6 +134,26 @@ func (c *Conn) part() {
 	}
 }
 
+// Reserve keeps one connection less, in favour of one that is borrowed for longer than a step; false: there is none to
+// spare. Vacate ends that.
+func (s *Stock) Reserve() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Most == 0 {
+		return false
+	}
+	if s.Most--; len(s.kept) > s.Most {
+		s.part(max(slices.IndexFunc(s.kept, func(c *Conn) bool { return c.pin == 0 }), 0))
+	}
+	return true
+}
+
+func (s *Stock) Vacate() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Most++
+}
+
 // Kept is the youngest that no lease has pinned; nil: there is none.
 func (s *Stock) Kept() *Conn {
 	s.mu.Lock()

@@ -21,9 +21,8 @@ import (
 type Conn struct {
 	redis.Conn
 	Session session.Session
-	Asked   bool    // something was sent in this step
-	Silent  bool    // its time ran out
-	Wake    *Wakeup // goes with the release; nil: nothing does, or it has gone
+	Asked   bool // something was sent in this step
+	Silent  bool // its time ran out
 
 	Waiter string // whose wait the step is part of; "": it is part of none
 	Pinned bool   // the connection has watched the key since it held the value with which the step compares
@@ -63,7 +62,7 @@ func (s Seen) Holds(value string) bool {
 
 // Begin begins a step over c.
 func (c *Conn) Begin(ctx context.Context) {
-	c.Asked, c.Silent, c.Wake, c.Heard, c.few = false, false, nil, nil, 0
+	c.Asked, c.Silent, c.Heard, c.few = false, false, nil, 0
 	c.Pins, c.Saw = false, Seen{}
 	c.within = limit.Of(ctx)
 	c.Anew()

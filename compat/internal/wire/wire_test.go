@@ -212,43 +212,6 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// A wake-up goes with what removes the key, and with nothing else.
-func TestWakeup(t *testing.T) {
-	for name, test := range map[string]struct {
-		waits       bool
-		held        string
-		woken, gone bool
-	}{
-		"somebody waits":    {true, "v", true, true},
-		"nobody does":       {false, "v", false, true},
-		"not removed":       {true, "another's", true, false},
-		"a list is refused": {false, "v", false, true},
-	} {
-		s := oldredis.MustNew("2.6", oldredis.Options{})
-		c := over(s.Dial())
-		c.Do("SET", "k", test.held)
-		if test.waits {
-			c.Do("LPUSH", "waiters", "id")
-		}
-		if name == "a list is refused" {
-			c.Do("SET", "waiters", "no list")
-		}
-		k := &Wakeup{Cmds: [2][]any{{"RPOPLPUSH", "waiters", "wake"}, {"EXPIRE", "wake", 60}}}
-		c.Wake = k
-		w := c.Compose(2 + 4)
-		w.Add("GETSET", "k", "gone")
-		r, err := w.Removing(func(replies []any) bool { return string(replies[0].([]byte)) == "v" })
-		if err != nil || len(r) != 1 {
-			t.Errorf("%s: %v, %v", name, r, err)
-		}
-		if k.Woken != test.woken || (c.Wake == nil) != test.gone || (k.Err != nil) != (name == "a list is refused") {
-			t.Errorf("%s: woken %v, gone %v, %v", name, k.Woken, c.Wake == nil, k.Err)
-		}
-		c.Return()
-		s.Close()
-	}
-}
-
 // A step that ends in the middle of a command leaves redigo's goroutine behind, which is still writing: nothing may
 // be written beside it, not when the step goes on, nor when the connection goes back to its pool. (The race detector sees it.)
 func TestNothingIsSentBesideWhatWasLeft(t *testing.T) {

@@ -20,14 +20,6 @@ type Write struct {
 	from int    // where its arguments begin
 }
 
-// A Wakeup is two commands that go with a release, in the same write: behind the command that
-// removes the key. The first answers nil if there was nobody to wake.
-type Wakeup struct {
-	Cmds  [2][]any
-	Woken bool
-	Err   error // why it is not to be asked for again soon
-}
-
 // Compose begins a write of so many arguments.
 func (c *Conn) Compose(arguments int) Write {
 	// The Conn's room is free again when the replies are here; if they never came, the
@@ -114,41 +106,10 @@ func Short(got, want int, what string) error {
 	return fmt.Errorf("setnxlock: %d replies to %d %s", got, want, what)
 }
 
-// Removing is Replies for a write that removes the key if removed says so by the replies: with it
-// goes the wake-up of a client that waits elsewhere.
-func (w *Write) Removing(removed func(replies []any) bool) ([]any, error) {
-	k := w.c.Wake
-	if k == nil {
-		return w.Replies()
-	}
-	own := w.n
-	All(w, k.Cmds[:])
-	replies, err := w.Replies()
-	if err != nil {
-		k.Err = err
-		return nil, err
-	}
-	k.Woken = k.Woken || replies[own] != nil
-	if e := answer.First(replies[own:]); e != nil {
-		k.Woken, k.Err = false, e
-	}
-	if replies = replies[:own:own]; removed(replies) {
-		w.c.Wake = nil
-	}
-	return replies, nil
-}
-
-// Ran reports that the last of replies is that of an EXEC which ran.
-func Ran(replies []any) bool {
-	last := replies[len(replies)-1]
-	_, refused := last.(redis.Error)
-	return !refused && last != nil
-}
-
 // Exec sends a write that is all of a transaction but for its EXEC: see Transacted.
 func (w *Write) Exec() ([]any, error) {
 	w.Add("EXEC")
-	replies, err := w.Removing(Ran)
+	replies, err := w.Replies()
 	if err != nil {
 		return nil, err
 	}

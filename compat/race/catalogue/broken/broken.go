@@ -50,8 +50,6 @@ func Locks() []Lock {
 			New: guarded(func(g txlock.Guarded) protocol.Algorithm { return longerEnd{g} })},
 		{Name: "broken/stale-handle", Says: "hands its lock off with its value, of which somebody still has a handle", Bare: true,
 			New: guarded(func(g txlock.Guarded) protocol.Algorithm { return staleHandle{g} })},
-		{Name: "broken/counts-the-wake-up", Says: "releases and wakes a waiter in one transaction, and takes the wake-up's reply for the release's", Bare: true,
-			New: guarded(func(g txlock.Guarded) protocol.Algorithm { return countsWakeUp{g} })},
 		{Name: "broken/second-connection", Says: "resolves a lost reply over a second connection, and calls the lock lost if it gets none", Bare: true,
 			New: guarded(func(g txlock.Guarded) protocol.Algorithm { return secondConnection{g} })},
 		{Name: "broken/list-release", Says: "releases by list commands, and takes a missing list for an equal value",
@@ -251,28 +249,6 @@ type staleHandle struct{ txlock.Guarded }
 
 // Handoff makes one holder's lease another's, for the explorer.
 func (staleHandle) Handoff(_ time.Time, l protocol.Lease, _ time.Duration) protocol.Lease { return l }
-
-// countsWakeUp is what an engine would be that looks for the outcome of a release at the end of
-// the replies: before 6.0.9 a key that expires under WATCH lets the EXEC run.
-type countsWakeUp struct{ txlock.Guarded }
-
-// Wake is its release where releases signal, for the explorer.
-func (countsWakeUp) Wake(l protocol.Lease) protocol.Change {
-	return By(l, func(c *protocol.Conn) error {
-		value, _, err := c.Watch(l.Key)
-		if err != nil {
-			return err
-		}
-		if value != l.Value {
-			return protocol.ErrLost
-		}
-		replies, err := c.Exec(protocol.Cmd{"DEL", l.Key}, protocol.Cmd{"RPOPLPUSH", protocol.Aux(l.Key, "waiters"), protocol.Aux(l.Key, "wake")})
-		if err == nil && (replies == nil || replies[len(replies)-1] == nil) {
-			return protocol.ErrLost
-		}
-		return err
-	})
-}
 
 // secondConnection is what an engine would be that asks for another connection before it has
 // given back the one that broke: from a pool of one it waits in vain, and has proven nothing.

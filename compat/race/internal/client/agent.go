@@ -116,7 +116,7 @@ func (a *Agent) Run(k int) {
 	a.Issued, a.asks, a.fresh, a.answered = 0, 0, false, false
 	a.Memory = memory{}
 	a.lock, a.leased, a.current, a.Open, a.timer, a.due, a.renewed, a.sent, a.times = nil, compat.Lease{}, nil, 0, nil, 0, nil, 0, 0
-	a.all, a.adopts = a.Setup.Batch || a.Setup.Signal, false
+	a.all, a.adopts = a.Setup.Batch, false
 	algo := a.recorder()
 	if a.Setup.IsBare(a.ID) {
 		a.runBare(algo)
@@ -129,7 +129,7 @@ func (a *Agent) Run(k int) {
 
 // runShipped runs one attempt through the shipping Locker.
 func (a *Agent) runShipped(algo protocol.Algorithm) {
-	o := compat.Options{Clock: ticker{a: a}, Rand: func() float64 { return 0 }, NoRenew: !a.Setup.Batch, Signal: a.Setup.Signal}
+	o := compat.Options{Clock: ticker{a: a}, Rand: func() float64 { return 0 }, NoRenew: !a.Setup.Batch}
 	if a.Setup.Batch {
 		o.Observer = observer{a}.Observe
 	}
@@ -337,11 +337,6 @@ type handoffer interface {
 	Handoff(now time.Time, l compat.Lease, ttl time.Duration) compat.Lease
 }
 
-// A waker is an algorithm that has its own way to release the lock and wake who waits for it.
-type waker interface {
-	Wake(l compat.Lease) protocol.Change
-}
-
 // A believer has its own way to think of an extension whose outcome is open.
 type believer interface {
 	Believes(l, next compat.Lease) compat.Lease
@@ -432,11 +427,7 @@ func (a *Agent) extendBare(algo recorder, w *wire, lease compat.Lease, ttl time.
 
 func (a *Agent) releaseBare(algo recorder, w *wire, l compat.Lease) error {
 	a.now()
-	release := algo.Release
-	if k, ok := algo.Algorithm.(waker); ok && a.Setup.Signal {
-		release = func(l compat.Lease) protocol.Change { return algo.releasing(l, k.Wake(l)) }
-	}
-	_, err := protocol.NewConn(w).Run(release(l))
+	_, err := protocol.NewConn(w).Run(algo.Release(l))
 	return err
 }
 

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/oldredis"
-	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/race/internal/client"
 	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
 	"github.com/setnxlock/setnxlock/compat/race/internal/search"
@@ -170,12 +169,6 @@ var faults = []Fault{
 	{Name: "batch", Says: "each holder has a second lock, both are renewed in one write, and one answer never comes",
 		wide: true, only: func(e plan.Entry) bool { return e.Form == plan.OneKey && e.Pinned == 0 },
 		set: func(c *plan.Setup) { c.Batch, c.Faults.LostReplies, c.Attempts, c.Ticks = true, 1, 1, min(c.Ticks, 3) }},
-	{Name: "wake-up", Says: "a client elsewhere waits, each release wakes it, and the connection breaks once between two commands of one write",
-		wide: true, only: func(e plan.Entry) bool { return e.Form == plan.OneKey },
-		set: func(c *plan.Setup) {
-			c.Signal, c.Faults.Cuts, c.Attempts = true, 1, 1
-			c.Given = []string{"LPUSH " + protocol.Aux(plan.DefaultKey, "waiters") + " waiter"}
-		}},
 	{Name: "one connection", Says: "a client has no second connection, each holder extends once, and one answer never comes",
 		wide: true, only: func(e plan.Entry) bool { return e.Pinned > 0 },
 		set: func(c *plan.Setup) { c.OneConn, c.Extend, c.Faults.LostReplies, c.Attempts = true, true, 1, 1 }},
@@ -301,7 +294,7 @@ func (m *Matrix) alike() [][]*Cell {
 	for i := range m.Cells {
 		c := m.Cells[i].Config()
 		key := fmt.Sprint(c.Algorithm, c.Clients, c.Attempts, c.Skew, c.Keep, c.Extend, c.ExtendTo, c.Handoff,
-			c.StaleHandle, c.Detach, c.Batch, c.Signal, c.OneConn, c.Downgrade, c.Wait, c.Write, c.Fence, c.Faults.LateRequests)
+			c.StaleHandle, c.Detach, c.Batch, c.OneConn, c.Downgrade, c.Wait, c.Write, c.Fence, c.Faults.LateRequests)
 		groups[key] = append(groups[key], &m.Cells[i])
 		size[m.Cells[i].family()]++
 	}

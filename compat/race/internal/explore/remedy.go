@@ -180,9 +180,7 @@ func (r *Remedy) survivors(ctx context.Context, c plan.Config) error {
 	try := func(name, says string, fence bool) error {
 		other := c
 		other.Algorithm, other.Bare, other.Fence, other.New = name, false, c.Fence || fence, nil
-		if !c.Signal {
-			other.Given = nil
-		}
+		other.Given = nil
 		if other.Ticks > 0 { // enough of them for a lease of this lock to run out
 			other.Ticks = min(max(other.Ticks, lifetime(name)+1), 15)
 		}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
-	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/race/internal/live"
 	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
 	"github.com/setnxlock/setnxlock/compat/race/internal/search"
@@ -27,8 +26,6 @@ func explored(t testing.TB, c plan.Config) search.Result {
 	t.Logf("%s: %d states, %v", plan.Line(c), r.States, r.Elapsed)
 	return r
 }
-
-var registered = []string{"LPUSH " + protocol.Aux(plan.DefaultKey, "waiters") + " waiter"}
 
 var (
 	shorter = []time.Duration{2 * time.Second}
@@ -57,7 +54,6 @@ func TestBrokenLocksAreCaught(t *testing.T) {
 		{plan.Config{Algorithm: "getset:guarded", Bare: true, Attempts: 1, ExtendTo: twice, Faults: plan.Faults{LostReplies: 1, Late: -1}}, "accuracy", 6},
 		{plan.Config{Algorithm: "broken/stale-handle", Attempts: 1, Handoff: true, StaleHandle: true}, "ownership", 7},
 		{plan.Config{Algorithm: "broken/list-release", Ticks: 3, Faults: plan.Faults{Refusals: 1}}, "ownership", 8},
-		{plan.Config{Algorithm: "broken/counts-the-wake-up", Attempts: 1, Ticks: 3, Signal: true, Given: registered}, "accuracy", 7},
 		{plan.Config{Algorithm: "broken/second-connection", Attempts: 1, OneConn: true, Extend: true, Faults: plan.Faults{LostReplies: 1}}, "accuracy", 5},
 	} {
 		c.Config.Invariants = []string{c.invariant}
@@ -73,10 +69,10 @@ func TestBrokenLocksAreCaught(t *testing.T) {
 	}
 }
 
-// The rows of the wake-up and of one connection find what no other row does: each breaks a lock
+// The row of one connection finds what no other row does: it breaks a lock
 // that under every other fault holds what the lock holds that it was made of.
-func TestOnlyTheirRowFindsThem(t *testing.T) {
-	for name, row := range map[string]string{"broken/counts-the-wake-up": "wake-up", "broken/second-connection": "one connection"} {
+func TestOnlyItsRowFindsIt(t *testing.T) {
+	for name, row := range map[string]string{"broken/second-connection": "one connection"} {
 		var found []string
 		for _, x := range AllFaults() {
 			if x.among == several {
@@ -190,11 +186,11 @@ func TestLongLockerHolds(t *testing.T) {
 		{Attempts: 1, Ticks: 3, Extend: true, Detach: true, Fence: true, Faults: lossy},
 		{Attempts: 1, Ticks: 3, Handoff: true, StaleHandle: true, Faults: lossy},
 		{Attempts: 1, Ticks: 3, Batch: true, Faults: lossy},
-		{Attempts: 1, Ticks: 3, Signal: true, Given: registered, Faults: plan.Faults{LostReplies: 1, Cuts: 1, Late: -1}},
+		{Attempts: 1, Ticks: 3, Faults: plan.Faults{LostReplies: 1, Cuts: 1, Late: -1}},
 		{Attempts: 1, Ticks: 3, OneConn: true, Extend: true, Faults: lossy},
 	} {
 		for _, name := range []string{"getset:listed", "tx:renamed", "set:lua", "tx:guarded/pinned", "getset:guarded/pinned", "rw:write"} {
-			if (c.Signal || c.Batch) && name == "rw:write" || c.Batch && strings.HasSuffix(name, "/pinned") {
+			if c.Batch && (name == "rw:write" || strings.HasSuffix(name, "/pinned")) {
 				continue
 			}
 			c := c

@@ -56,7 +56,6 @@ type Config struct {
 	Detach      bool // holders detach the lock, and the handle is adopted, before they release
 	StaleHandle bool // somebody releases by a handle from before the hand-off, or tries to
 	Batch       bool // holders have another lock beside it, and the Locker renews both in one write
-	Signal      bool // releases wake a client that waits elsewhere
 	OneConn     bool // a client has one connection: a step that needs a second waits for it in vain
 
 	Keep  bool // holders release nothing: their leases run out

@@ -74,7 +74,7 @@ type toggle struct {
 func (c *Config) switches() []toggle {
 	return []toggle{
 		{"bare", &c.Bare}, {"extend", &c.Extend}, {"handoff", &c.Handoff}, {"stale-handle", &c.StaleHandle}, {"detach", &c.Detach},
-		{"batch", &c.Batch}, {"signal", &c.Signal}, {"one-conn", &c.OneConn}, {"keep", &c.Keep}, {"poll", &c.Poll}, {"wait", &c.Wait},
+		{"batch", &c.Batch}, {"one-conn", &c.OneConn}, {"keep", &c.Keep}, {"poll", &c.Poll}, {"wait", &c.Wait},
 		{"downgrade", &c.Downgrade}, {"write", &c.Write}, {"fence", &c.Fence},
 	}
 }

@@ -295,7 +295,7 @@ func oracle(t *testing.T, rest bool) {
 		{Algorithm: "tx:guarded", Attempts: 1, Extend: true, Detach: true, Faults: plan.Faults{LostReplies: 1, Crash: true}},
 		{Algorithm: "tx:guarded/pinned", Attempts: 1, Handoff: true, StaleHandle: true, Faults: plan.Faults{LostReplies: 1}},
 		{Algorithm: "set:lua", Server: "7.0", Attempts: 1, Ticks: 1, Batch: true, Faults: plan.Faults{Late: -1}},
-		{Algorithm: "getset:listed", Attempts: 1, Signal: true, Given: someWaits, Faults: plan.Faults{Cuts: 1}},
+		{Algorithm: "getset:listed", Attempts: 1, Faults: plan.Faults{Cuts: 1}},
 		{Algorithm: "broken/keeps-the-longer-end", Attempts: 1, Ticks: 2, ExtendTo: toShorter,
 			Faults: plan.Faults{LostReplies: 1, Late: -1}},
 		{Algorithm: "broken/stale-handle", Attempts: 1, Handoff: true, StaleHandle: true,

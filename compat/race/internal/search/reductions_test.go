@@ -80,7 +80,7 @@ var small = []plan.Config{
 	{Algorithm: "getset:listed", Attempts: 1, Ticks: 3, Each: true, Handoff: true, StaleHandle: true, Faults: plan.Faults{LostReplies: 1, Late: -1}},
 	{Algorithm: "tx:guarded", Attempts: 1, Ticks: 2, Each: true, Batch: true,
 		Faults: plan.Faults{LostReplies: 1, Late: -1}},
-	{Algorithm: "tx:guarded/pinned", Attempts: 1, Ticks: 2, Each: true, Signal: true, Given: someWaits,
+	{Algorithm: "tx:guarded/pinned", Attempts: 1, Ticks: 2, Each: true,
 		Faults: plan.Faults{Cuts: 1, Late: -1}},
 	{Algorithm: "set:lua", Server: "7.0", Ticks: 2, Each: true, Faults: plan.Faults{Restart: 1, LostReplies: 1, Late: -1}},
 	{Algorithm: "rw:read+rw:read+rw:write", Clients: 3, Attempts: 1, Ticks: 1, Each: true, Faults: plan.Faults{LostReplies: 1, Evict: 1, Late: -1}},

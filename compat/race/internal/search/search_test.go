@@ -5,12 +5,9 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
-	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
 	"github.com/setnxlock/setnxlock/internal/must"
 )
-
-var someWaits = []string{"LPUSH " + protocol.Aux(plan.DefaultKey, "waiters") + " waiter"}
 
 var (
 	toShorter = []time.Duration{2 * time.Second}

@@ -10,7 +10,7 @@
     const label = el('label'), box = el('input')
     box.type = 'checkbox'; box.value = f.name
     label.append(box, ' ' + f.name, el('small', f.says))
-    $(/^(no release|renewal|hand-off|shorter|longer|detached|old handle|batch|wake-up|one conn|downgrade|waiting|late request)/.test(f.name) ? 'use' : 'faults').append(label)
+    $(/^(no release|renewal|hand-off|shorter|longer|detached|old handle|batch|one conn|downgrade|waiting|late request)/.test(f.name) ? 'use' : 'faults').append(label)
   }
   const boxes = [...$('filter').querySelectorAll('input')]
   const asked = new URLSearchParams(location.hash.slice(1))

@@ -197,7 +197,7 @@ func TestImportsPointOneWay(t *testing.T) {
 	} {
 		for _, dep := range deps(t, p) {
 			for _, b := range banned {
-				if b == "compat/" && (strings.HasPrefix(dep, "compat/internal/") || dep == "compat/protocol") || p == "compat/race" && dep == p+"/catalogue/broken" {
+				if b == "compat/" && (strings.HasPrefix(dep, "compat/internal/") || dep == "compat/protocol") {
 					continue
 				}
 				if dep == b || strings.HasPrefix(dep, b) && (b == "" || strings.HasSuffix(b, "/")) || b != "compat" && strings.HasPrefix(dep, b+"/") {
@@ -225,6 +225,18 @@ func TestPartsStandAlone(t *testing.T) {
 				t.Errorf("%s needs %s", p, dep)
 			}
 		}
+	}
+}
+
+// What another module can import is few packages: each is a promise.
+func TestFewPackagesArePublic(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", "{{if ne .Name \"main\"}}{{.ImportPath}}{{end}}", module+"...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	public := slices.DeleteFunc(strings.Fields(string(out)), func(p string) bool { return strings.Contains(p, "/internal/") })
+	if len(public) > 24 {
+		t.Errorf("%d packages are public, want 24 at most: %q", len(public), public)
 	}
 }
 

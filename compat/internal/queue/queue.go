@@ -439,8 +439,8 @@ func (qs *Queues[P]) Gone(h *Holder[P]) {
 	qs.left(h, Grant[P]{})
 }
 
-// Released notes that h's lock was, at a moment. If the turn of this process is over, others get a chance: one that is woken, or any
-// that looks while this process pauses.
+// Released notes that h's lock was released now. If the turn of this process is over, others get a chance: one that is woken,
+// or any that looks while this process pauses.
 func (qs *Queues[P]) Released(h *Holder[P], ttl time.Duration, now time.Time) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()

@@ -6,9 +6,9 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/race"
-	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
 	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/broken"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/race"
-	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
 	"github.com/setnxlock/setnxlock/compat/race/view"
+	"github.com/setnxlock/setnxlock/internal/broken"
 	"github.com/setnxlock/setnxlock/internal/must"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
-	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
+	"github.com/setnxlock/setnxlock/internal/broken"
 )
 
 // stamped is what clients with a timestamp on the key have in common: they read

@@ -5,7 +5,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
-	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
+	"github.com/setnxlock/setnxlock/internal/broken"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 

@@ -18,7 +18,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
-	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
+	"github.com/setnxlock/setnxlock/internal/broken"
 	"github.com/setnxlock/setnxlock/internal/must"
 )
 

@@ -178,7 +178,7 @@ func asset(name string) string {
 }
 
 // algorithms are the packages in which a client that asks for a lock can stand (race.Spots).
-var algorithms = []string{"getsetlock", "txlock", "compat/setlock", "compat/rwlock", "compat/redlock", "compat/race/catalogue", "compat/race/catalogue/broken", "cmd/setnxlock/internal/mixing"}
+var algorithms = []string{"getsetlock", "txlock", "compat/setlock", "compat/rwlock", "compat/redlock", "compat/race/catalogue", "internal/broken", "cmd/setnxlock/internal/mixing"}
 
 // engines are the files of package compat in which it can.
 var engines = []string{"compat/protocol/watch.go", "compat/protocol/unguarded.go", "compat/protocol/listcas.go", "compat/protocol/script.go"}

@@ -7,10 +7,10 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/protocol"
-	"github.com/setnxlock/setnxlock/compat/race/catalogue/broken"
 	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
 	"github.com/setnxlock/setnxlock/compat/redlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/internal/broken"
 )
 
 // overServers is redlock over three servers, each with setlock.Lua, made an

@@ -71,6 +71,7 @@ func TestWaitEndsForItsOwnReasons(t *testing.T) {
 					} else {
 						release(t, l) // the server has been checked
 					}
+					synctest.Wait() // it has been asked who waits
 					slow = max(c.slow, time.Microsecond)
 					before := inBackground(func() {
 						if alone {

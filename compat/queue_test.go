@@ -160,6 +160,7 @@ func release(t *testing.T, l *compat.Lock) {
 // releaseOf is how many commands one release sends.
 func releaseOf(t *testing.T, w *world, a protocol.Algorithm) int {
 	k, net := w.client(a)
+	release(t, try(t, k, "other")) // the first asks who waits, too
 	l := try(t, k, "other")
 	net.Expect(nil)
 	release(t, l)

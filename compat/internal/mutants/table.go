@@ -527,7 +527,7 @@ var table = []mutant{
 		swap(`next != "" && next == c.front`, `next != "" && next != next`)),
 	row("a process that is woken goes on looking", "queue.Queues.heardOut",
 		swap("c.woken, c.silent = true, false", "c.woken = true")),
-	row("a turn ends and nobody is woken", "queue.Queues.Released", never("!qs.asks(q, now.Sub(h.since))"), waiting),
+	row("a turn ends and nobody is woken", "queue.Queues.released", always("!qs.asks(q, now.Sub(h.since))"), waiting),
 	row("a lone process never asks who waits", "queue.Queues.asks", never("qs.quiet <= 0"), waiting),
 	row("who has had its turn goes before the one that was woken", "compat.wait.yieldTo", never("g.Woken"), waiting, between),
 	row("one that was not woken takes what another was woken for", "compat.wait.untilFree",

@@ -442,11 +442,23 @@ func (qs *Queues[P]) Gone(h *Holder[P]) {
 // Released notes that h's lock was released now. If the turn of this process is over, others get a chance: one that is woken,
 // or any that looks while this process pauses.
 func (qs *Queues[P]) Released(h *Holder[P], ttl time.Duration, now time.Time) {
+	q, moment, asks := qs.released(h, ttl, now)
+	switch {
+	case !asks:
+	case moment > 0:
+		qs.Run(func() { qs.wake(q, moment) })
+	default: // not in the background: the process may end when its release has
+		qs.wake(q, 0)
+	}
+}
+
+// released is Released, but for the wake-up. asks: nobody is the head of q until it was asked who waits elsewhere, after a
+// moment.
+func (qs *Queues[P]) released(h *Holder[P], ttl time.Duration, now time.Time) (q *Queue[P], moment time.Duration, asks bool) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	q := h.queue
-	if q == nil || q.here != h {
-		return
+	if q = h.queue; q == nil || q.here != h {
+		return nil, 0, false
 	}
 	c := q.contention
 	if q.headed || c != nil && q.first != nil && !c.spent(q.waiting(), qs.Pause, ttl, now) {
@@ -454,9 +466,8 @@ func (qs *Queues[P]) Released(h *Holder[P], ttl time.Duration, now time.Time) {
 			c.served++
 		}
 		qs.left(h, Grant[P]{})
-		return
+		return nil, 0, false
 	}
-	moment := time.Duration(0)
 	if c == nil && qs.again(q.key, now.Sub(h.since)) {
 		c = qs.contended(q)
 		c.had, c.unused = rarely*qs.Pause, 2*missed-1
@@ -476,16 +487,19 @@ func (qs *Queues[P]) Released(h *Holder[P], ttl time.Duration, now time.Time) {
 			c.free = now.Add(moment)
 		}
 		qs.left(h, Grant[P]{Yield: moment})
-		return
+		return nil, 0, false
 	}
 	q.here, q.headed = nil, true // nobody tries meanwhile
-	qs.Run(func() {
-		woken := qs.Signals.Wake(q.key, moment)
-		qs.mu.Lock()
-		defer qs.mu.Unlock()
-		q.headed = false
-		qs.call(q, Grant[P]{Woken: woken})
-	})
+	return q, moment, true
+}
+
+// wake wakes who waits elsewhere, after a moment, and then lets the next here go on.
+func (qs *Queues[P]) wake(q *Queue[P], moment time.Duration) {
+	woken := qs.Signals.Wake(q.key, moment)
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	q.headed = false
+	qs.call(q, Grant[P]{Woken: woken})
 }
 
 // again reports whether this process has had one key so long, again and again, that it may keep others out who can't say

@@ -151,7 +151,7 @@ func TestTurnsEndWithAWakeUp(t *testing.T) {
 				qs.Took("k", h, time.Now())
 				qs.Leave(q)
 				time.Sleep(test.had)
-				qs.Released(h, time.Minute, time.Now())
+				go qs.Released(h, time.Minute, time.Now())
 				synctest.Wait()
 				if (asked > 0) != test.asks {
 					t.Fatalf("had for %v, and asked who waits %d times", test.had, asked)

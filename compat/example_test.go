@@ -82,6 +82,32 @@ func ExampleLock_Extend() {
 	// setnxlock: lease lost: "report" has run out, last confirmed at 1970-01-01T00:00:00.000Z, and nothing was to renew it
 }
 
+// A leader leads until its lock is lost or its program is to end, whichever comes first.
+func ExampleLock_With() {
+	pool := oldredis.MustNew("2.4", oldredis.Options{}).Pool()
+	locks := compat.New(pool, txlock.Renamed{}, compat.Options{})
+	ctx, sigterm := context.WithCancel(context.Background()) // signal.NotifyContext(…, syscall.SIGTERM) in a server
+	lead := func(ctx context.Context) {
+		sigterm() // from outside, in real life
+		<-ctx.Done()
+		fmt.Println("resigns:", context.Cause(ctx))
+	}
+
+	for ctx.Err() == nil {
+		lock, err := locks.Lock(ctx, "leader", 15*time.Second)
+		if err != nil {
+			break
+		}
+		term, end := lock.With(ctx)
+		lead(term)
+		end()
+		fmt.Println(lock.Release(ctx)) // works although ctx has ended
+	}
+	// Output:
+	// resigns: context canceled
+	// <nil>
+}
+
 // The fence grows with every acquisition. What the lock protects can refuse a
 // write that comes with an older number than the last it has seen.
 func ExampleLock_Fence() {

@@ -183,8 +183,8 @@ func TestWhatIsKnownToBeShareable(t *testing.T) {
 	}
 }
 
-// A lock that nobody can reach any more is renewed no longer, and ends as lost, with that as its reason; one that is
-// reached is renewed.
+// A lock that nobody can reach any more is renewed no longer, and ends as lost, with that as its reason, also if its
+// With was never ended; one that is reached is renewed.
 func TestForsakenLockEnds(t *testing.T) {
 	for _, reached := range []bool{false, true} {
 		inItsOwnTime(t, func(t *testing.T, p *redis.Pool) {
@@ -205,6 +205,9 @@ func TestForsakenLockEnds(t *testing.T) {
 			l := try(t, k, "k")
 			if err := l.Extend(background, ttl); err != nil {
 				t.Fatal(err)
+			}
+			if _, forgotten := l.With(background); forgotten == nil { // and never called
+				t.Fatal("With returns no end")
 			}
 			over := func() bool { mu.Lock(); defer mu.Unlock(); return lost != nil }
 			for n := 0; n < 300 && (reached || !over()); n++ { // the runtime takes its time to notice

@@ -35,7 +35,8 @@ var errForsaken = errors.New("nobody could reach the lock any more, and nobody h
 type ofLock struct{}
 
 // FromContext returns the lock under which [Locker.Do] runs a function, given the function's
-// context or one derived from it: for its fence, or to extend it. It returns nil for any other ctx.
+// context, one from [Lock.With], or one derived from either: for its fence, or to extend it. It returns nil for any
+// other ctx.
 func FromContext(ctx context.Context) *Lock {
 	l, _ := ctx.Value(ofLock{}).(*Lock)
 	return l
@@ -72,6 +73,22 @@ func (l *Lock) Handle() Handle { return Handle{Key: l.Key(), Token: l.Token()} }
 // when the lock is released (by [Locker.Close], too: but that of Do with cause [ErrClosed]), before the
 // server is told.
 func (l *Lock) Context() context.Context { return l.h.Context() }
+
+// With joins ctx with [Lock.Context]: the context that it returns has the values and the deadline of ctx, and ends when
+// either ends, with the cause of that one. [FromContext] finds the lock in it. It is for work under a lock that was
+// taken by Lock or TryLock; the context that [Locker.Do] gives to its function ends with the caller's by itself. Call
+// end when the work is over, as after [context.WithCancel].
+func (l *Lock) With(ctx context.Context) (joined context.Context, end context.CancelFunc) {
+	own := l.Context()
+	joined, cancel := context.WithCancelCause(ctx)
+	lost := func() { cancel(context.Cause(own)) }
+	if own.Err() != nil {
+		lost()
+	}
+	stop := context.AfterFunc(own, lost)
+	// The lock is in a context above the one that its own can reach: the scheduler would else keep a forgotten lock alive.
+	return context.WithValue(joined, ofLock{}, l), func() { stop(); cancel(nil) }
+}
 
 // Extend moves the end of the lease to ttl from now: it sets, it does not add. Renewals use the new
 // ttl from then on. It returns [ErrLost] if the lock is no longer ours; [ErrReleased],

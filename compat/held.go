@@ -61,7 +61,7 @@ func (k *Locker) hold(parent context.Context, bound bool, le Grant, ttl time.Dur
 		return nil, ErrClosed
 	}
 	if k.o.Observer != nil {
-		k.see(Event{Kind: EventAcquired, Key: l.lease.Key, Lease: l.current().Lease, Took: l.since.Sub(start), Tries: tries}, func() {
+		k.see(Event{Context: parent, Kind: EventAcquired, Key: l.lease.Key, Lease: l.current().Lease, Took: l.since.Sub(start), Tries: tries}, func() {
 			l.release(context.Background()) //nolint:errcheck // a panic is on its way
 		})
 	}
@@ -158,8 +158,16 @@ func (l *held) wasLost() {
 	defer l.k.queues.Gone(&l.place)
 	le := l.current()
 	if !l.bound || l.parent.Err() == nil {
-		l.k.see(Event{Kind: EventLost, Key: l.lease.Key, Lease: le.Lease, Took: l.k.elapsed(l.since), Err: l.over()}, nil)
+		l.k.see(Event{Context: l.unasked(), Kind: EventLost, Key: l.lease.Key, Lease: le.Lease, Took: l.k.elapsed(l.since), Err: l.over()}, nil)
 	}
+}
+
+// unasked is the context of what happens to the lock without a call; nil if nobody sees it.
+func (l *held) unasked() context.Context {
+	if l.k.o.Observer == nil {
+		return nil
+	}
+	return context.WithoutCancel(l.parent)
 }
 
 // over is why the lock has ended.
@@ -233,16 +241,11 @@ func (l *held) Extend(ctx context.Context, ttl time.Duration) error {
 		return err
 	}
 	defer l.end()
-	return l.extend(ctx, ttl)
-}
-
-// extend is one extension. The lock is busy.
-func (l *held) extend(ctx context.Context, ttl time.Duration) error {
 	start := l.k.now()
 	if _, err := l.k.extend(ctx, l, extension{ttl: ttl}); err != nil {
 		return err
 	}
-	l.k.see(Event{Kind: EventExtended, Key: l.lease.Key, Lease: l.current().Lease, Took: l.k.elapsed(start)}, nil)
+	l.k.see(Event{Context: ctx, Kind: EventExtended, Key: l.lease.Key, Lease: l.current().Lease, Took: l.k.elapsed(start)}, nil)
 	return nil
 }
 
@@ -270,7 +273,7 @@ func (l *held) isClosed() bool {
 
 // release is Release.
 func (l *held) release(ctx context.Context) error {
-	start, ended := l.k.now(), ctx.Err() != nil
+	caller, start, ended := ctx, l.k.now(), ctx.Err() != nil
 	if l.on(lease.Event{Kind: lease.Release, At: start}, Grant{}) == lease.Over {
 		return l.over()
 	}
@@ -310,7 +313,7 @@ func (l *held) release(ctx context.Context) error {
 			return l.over()
 		}
 		defer next.Grant(queue.Grant[loose]{Passed: p}) // that it is over here comes before it begins there
-		l.k.see(Event{Kind: EventReleased, Key: l.lease.Key, Lease: le.Lease, Took: start.Sub(l.since)}, nil)
+		l.k.see(Event{Context: caller, Kind: EventReleased, Key: l.lease.Key, Lease: le.Lease, Took: start.Sub(l.since)}, nil)
 		return nil
 	}
 	err := l.k.release(ctx, l)
@@ -321,7 +324,7 @@ func (l *held) release(ctx context.Context) error {
 			l.k.queues.Released(&l.place, ttl, start)
 		}
 	}()
-	l.k.see(Event{Kind: EventReleased, Key: l.lease.Key, Lease: l.current().Lease, Took: start.Sub(l.since), Err: err}, nil)
+	l.k.see(Event{Context: caller, Kind: EventReleased, Key: l.lease.Key, Lease: l.current().Lease, Took: start.Sub(l.since), Err: err}, nil)
 	return err
 }
 

@@ -514,13 +514,13 @@ func (k *Locker) attempt(ctx context.Context, key string, ttl time.Duration, n i
 	if k.o.Observer == nil {
 		return l, err
 	}
-	k.see(Event{Kind: EventAttempt, Key: key, Lease: l.Lease, Took: k.elapsed(start), Tries: n, Err: err}, func() {
+	k.see(Event{Context: ctx, Kind: EventAttempt, Key: key, Lease: l.Lease, Took: k.elapsed(start), Tries: n, Err: err}, func() {
 		if err == nil {
 			k.undo(ctx, newLoose(l, ttl, start), nil) //nolint:errcheck // a panic is on its way
 		}
 	})
 	if errors.Is(err, ErrHeld) {
-		k.see(Event{Kind: EventRefused, Key: key, Lease: l.Lease, Took: k.elapsed(start), Tries: n, Err: err}, nil)
+		k.see(Event{Context: ctx, Kind: EventRefused, Key: key, Lease: l.Lease, Took: k.elapsed(start), Tries: n, Err: err}, nil)
 	}
 	return l, err
 }
@@ -583,5 +583,8 @@ func (k *Locker) see(e Event, undo func()) {
 		return
 	}
 	e.Lease.Value = ""
+	if e.Context == nil {
+		e.Context = context.Background()
+	}
 	onPanic(func() { k.o.Observer(e) }, undo)
 }

@@ -13,6 +13,10 @@ type Observer func(Event)
 
 // An Event is one thing that happened to a lock, or to an attempt to get one.
 type Event struct {
+	// Context is that of the call which did it: TryLock, Lock, Do, Extend, Release, Handoff, Adopt or Close. For what
+	// nobody called, a renewal or a loss, it is that of the call which took the lock, without its end.
+	Context context.Context
+
 	Kind  Kind
 	Key   string
 	Lease Lease         // as it is after the event, without its Value; for EventRefused and EventAttempt, what was asked for
@@ -66,6 +70,6 @@ func Slog(l *slog.Logger) Observer {
 		if e.Err != nil {
 			attrs = append(attrs, slog.Any("error", e.Err))
 		}
-		l.LogAttrs(context.Background(), level, "lock "+string(e.Kind), attrs...)
+		l.LogAttrs(e.Context, level, "lock "+string(e.Kind), attrs...)
 	}
 }

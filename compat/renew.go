@@ -114,12 +114,12 @@ const lingers = 100
 func (l *held) renewed(err error, start time.Time) {
 	switch {
 	case err == nil:
-		l.k.see(Event{Kind: EventExtended, Key: l.lease.Key, Lease: l.current().Lease, Took: l.k.elapsed(start)}, nil)
+		l.k.see(Event{Context: l.unasked(), Kind: EventExtended, Key: l.lease.Key, Lease: l.current().Lease, Took: l.k.elapsed(start)}, nil)
 		if !l.long && start.Sub(l.since) >= lingers*l.ttl() {
 			l.long = true
-			l.k.see(Event{Kind: EventLingers, Key: l.lease.Key, Lease: l.current().Lease, Took: start.Sub(l.since)}, nil)
+			l.k.see(Event{Context: l.unasked(), Kind: EventLingers, Key: l.lease.Key, Lease: l.current().Lease, Took: start.Sub(l.since)}, nil)
 		}
 	case !errors.Is(err, ErrLost) && l.ended() == nil:
-		l.k.see(Event{Kind: EventFailed, Key: l.lease.Key, Lease: l.current().Lease, Err: err}, nil)
+		l.k.see(Event{Context: l.unasked(), Kind: EventFailed, Key: l.lease.Key, Lease: l.current().Lease, Err: err}, nil)
 	}
 }

@@ -219,7 +219,7 @@ func NewWith(ctx context.Context, source compat.Source, want Options, o compat.O
 	}
 	if o.Observer != nil {
 		for _, w := range c.Warnings {
-			o.Observer(compat.Event{Kind: compat.EventWeaker, Err: errors.New("setnxlock: " + w)})
+			o.Observer(compat.Event{Context: ctx, Kind: compat.EventWeaker, Err: errors.New("setnxlock: " + w)})
 		}
 	}
 	return compat.NewOn(source, c.Algorithm, o), c, nil

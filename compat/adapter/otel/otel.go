@@ -3,11 +3,12 @@
 //	compat.New(pool, txlock.Renamed{}, compat.Options{Observer: otel.Observer(provider)})
 //
 // A span "lock KEY" covers the wait for a lock that was acquired; a span "hold KEY" covers the time
-// until its release or loss. Every span is a root: an Observer gets no context.
+// until its release or loss. Each is a child of the span in which the call was made that ended it: Lock, TryLock, Do or
+// Adopt for the wait, Release, Do or Handoff for the hold. The hold of a lock that was lost is a child of the span in
+// which it was taken.
 package otel
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -41,7 +42,7 @@ func Observer(provider trace.TracerProvider, attrs ...attribute.KeyValue) compat
 			return
 		}
 		now := time.Now()
-		_, span := tracer.Start(context.Background(), name+" "+e.Key, trace.WithNewRoot(),
+		_, span := tracer.Start(e.Context, name+" "+e.Key,
 			trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(now.Add(-e.Took)),
 			trace.WithAttributes(semconv.DBSystemNameRedis, semconv.DBOperationName(name), Key.String(e.Key)),
 			trace.WithAttributes(attrs...))

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 )
 
 func TestSpans(t *testing.T) {
@@ -62,5 +63,41 @@ func TestSpans(t *testing.T) {
 	}
 	if len(all) != 4 {
 		t.Errorf("%d spans, want 4", len(all))
+	}
+}
+
+// A span belongs to the caller's trace, that of a loss too, which nobody asked for.
+func TestParents(t *testing.T) {
+	addr := realredis.Start(t)
+	pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
+	defer pool.Close()
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdk.NewTracerProvider(sdk.WithSyncer(spans))
+	locks := compat.New(pool, txlock.Renamed{}, compat.Options{NoRenew: true, Observer: otel.Observer(provider)})
+	in := func(name string) context.Context {
+		ctx, _ := provider.Tracer("test").Start(context.Background(), name)
+		return ctx
+	}
+	taking, releasing, doing, losing := in("taking"), in("releasing"), in("doing"), in("losing")
+	l := must.Get(locks.TryLock(taking, "k", time.Minute))(t)
+	must.Do(t, l.Release(releasing))
+	must.Do(t, locks.Do(doing, "do", time.Minute, func(context.Context) error { return nil }))
+	lost := must.Get(locks.Lock(losing, "lost", time.Second))(t)
+	<-lost.Context().Done()
+	for n := 0; len(spans.GetSpans()) < 6 && n < 1000; n++ { // the context ends before the Observer is told
+		time.Sleep(time.Millisecond)
+	}
+	all := spans.GetSpans()
+	for i, want := range []struct {
+		name string
+		in   context.Context
+	}{{"lock k", taking}, {"hold k", releasing}, {"lock do", doing}, {"hold do", doing}, {"lock lost", losing}, {"hold lost", losing}} {
+		if i >= len(all) {
+			t.Fatalf("%d spans", len(all))
+		}
+		parent := trace.SpanContextFromContext(want.in)
+		if s := all[i]; s.Name != want.name || s.Parent.SpanID() != parent.SpanID() || s.SpanContext.TraceID() != parent.TraceID() {
+			t.Errorf("span %d is %q in %v, want %q in %v", i, s.Name, s.Parent, want.name, parent)
+		}
 	}
 }

@@ -8,8 +8,8 @@
 package prometheus
 
 import (
+	"context"
 	"errors"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/setnxlock/setnxlock/compat"
@@ -18,6 +18,10 @@ import (
 
 // Metrics counts the events of one or more Lockers.
 type Metrics struct {
+	// Exemplar returns the labels of the exemplar of a wait or a hold, such as its trace, given the context of the call
+	// that ended it; nil: it has none. Set it before the first event.
+	Exemplar func(ctx context.Context) prometheus.Labels
+
 	name func(key string) string
 
 	acquisitions, attempts, lost, renewals, releases, repairs *prometheus.CounterVec
@@ -81,7 +85,7 @@ func (m *Metrics) Observe(e compat.Event) {
 		}
 	case compat.EventAcquired:
 		m.acquisitions.WithLabelValues(lock, string(e.Lease.How)).Inc()
-		m.wait.WithLabelValues(lock).Observe(e.Took.Seconds())
+		m.took(m.wait, lock, e)
 		m.held.WithLabelValues(lock).Inc()
 		m.lost.WithLabelValues(lock) // a counter that appears with its first event hides it from increase()
 	case compat.EventExtended:
@@ -90,7 +94,7 @@ func (m *Metrics) Observe(e compat.Event) {
 		m.renewals.WithLabelValues(lock, "failed").Inc()
 	case compat.EventLost:
 		m.lost.WithLabelValues(lock).Inc()
-		m.ended(lock, e.Took)
+		m.ended(lock, e)
 	case compat.EventReleased:
 		how := "ok"
 		if e.Err != nil {
@@ -100,15 +104,23 @@ func (m *Metrics) Observe(e compat.Event) {
 			how = "lost"
 		}
 		m.releases.WithLabelValues(lock, how).Inc()
-		m.ended(lock, e.Took)
+		m.ended(lock, e)
 	case compat.EventRepaired:
 		m.repairs.WithLabelValues(lock).Inc()
 	}
 }
 
-func (m *Metrics) ended(lock string, took time.Duration) {
-	m.hold.WithLabelValues(lock).Observe(took.Seconds())
+func (m *Metrics) ended(lock string, e compat.Event) {
+	m.took(m.hold, lock, e)
 	m.held.WithLabelValues(lock).Dec()
+}
+
+func (m *Metrics) took(h *prometheus.HistogramVec, lock string, e compat.Event) {
+	var labels prometheus.Labels
+	if m.Exemplar != nil {
+		labels = m.Exemplar(e.Context)
+	}
+	h.WithLabelValues(lock).(prometheus.ExemplarObserver).ObserveWithExemplar(e.Took.Seconds(), labels) // nil: none
 }
 
 // outcome is why an attempt did not obtain the lock.

@@ -201,3 +201,41 @@ func TestNamesInUse(t *testing.T) {
 		}
 	}
 }
+
+// A wait and a hold have the exemplar that the caller's context leads to, or none.
+func TestExemplars(t *testing.T) {
+	addr := realredis.Start(t)
+	pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
+	defer pool.Close()
+	type trace struct{}
+	for _, traced := range []bool{false, true} {
+		r := client.NewPedanticRegistry()
+		m := must.Get(prometheus.New(r, nil))(t)
+		ctx, want := context.Background(), 0
+		m.Exemplar = func(ctx context.Context) client.Labels {
+			if id, ok := ctx.Value(trace{}).(string); ok {
+				return client.Labels{"trace_id": id}
+			}
+			return nil
+		}
+		if traced {
+			ctx, want = context.WithValue(ctx, trace{}, "17"), 1
+		}
+		locks := compat.New(pool, txlock.Renamed{}, compat.Options{Observer: m.Observe})
+		must.Do(t, locks.Do(ctx, "k", time.Minute, func(context.Context) error { return nil }))
+		for _, f := range must.Get(r.Gather())(t) {
+			if f.GetType() != dto.MetricType_HISTOGRAM {
+				continue
+			}
+			n := 0
+			for _, b := range f.Metric[0].Histogram.Bucket {
+				if l := b.GetExemplar().GetLabel(); len(l) == 1 && l[0].GetValue() == "17" {
+					n++
+				}
+			}
+			if n != want || f.Metric[0].Histogram.GetSampleCount() != 1 {
+				t.Errorf("traced %v: %s has %d exemplars", traced, f.GetName(), n)
+			}
+		}
+	}
+}

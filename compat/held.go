@@ -249,15 +249,7 @@ func (l *held) Extend(ctx context.Context, ttl time.Duration) error {
 	return nil
 }
 
-func (l *held) Release(ctx context.Context) error {
-	if !l.k.crew.Enter() { // Close does, or has
-		return l.over()
-	}
-	defer l.k.crew.Leave()
-	return l.release(ctx)
-}
-
-// close is Release for the Locker's Close.
+// close is release for the Locker's Close.
 func (l *held) close(ctx context.Context) error {
 	l.mu.Lock()
 	l.closed = l.state.Cause() == lease.None && !l.state.Leaving()
@@ -271,7 +263,7 @@ func (l *held) isClosed() bool {
 	return l.closed
 }
 
-// release is Release.
+// release is Lock.Release while its Locker is open.
 func (l *held) release(ctx context.Context) error {
 	caller, start, ended := ctx, l.k.now(), ctx.Err() != nil
 	if l.on(lease.Event{Kind: lease.Release, At: start}, Grant{}) == lease.Over {

@@ -103,7 +103,13 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error { return l.h
 // nothing, and [ErrReleased] if it was released before. After [ErrUnknown] (the outcome could not
 // be learned), [ErrAborted], or ctx's error (an extension was still under way) it may be called
 // again: it compares, and never removes another client's lock.
-func (l *Lock) Release(ctx context.Context) error { return l.h.Release(ctx) }
+func (l *Lock) Release(ctx context.Context) error {
+	if !l.h.k.crew.Enter() { // Close does, or has
+		return l.h.over()
+	}
+	defer l.h.k.crew.Leave()
+	return l.h.release(ctx)
+}
 
 // Handoff gives the lock to a new holder in this process, without releasing it on the server. The
 // new Lock has its own fence if the algorithm draws them, a token that nobody else knows, and ends

@@ -226,7 +226,7 @@ func (k *Locker) Do(ctx context.Context, key string, ttl time.Duration, f func(c
 		return err
 	}
 	defer func() { // deferred, so that a panic in f releases the lock too
-		released := l.Release(ctx)
+		released := (&Lock{l}).Release(ctx)
 		if errors.Is(released, ErrReleased) && l.isClosed() && !errors.Is(err, ErrClosed) {
 			released = fmt.Errorf("%w: %q was released before its work was done", ErrClosed, l.lease.Key)
 		}
@@ -506,10 +506,16 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 // attempt makes one attempt and settles what it left unknown.
 func (k *Locker) attempt(ctx context.Context, key string, ttl time.Duration, n int) (Grant, error) {
 	start := k.started()
-	l, err := k.acquire(ctx, key, ttl)
-	if answer.Closed(err) && !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrHeld) && ctx.Err() == nil {
-		// The pool's connection was dead, and the key was found free: ask over a live one.
-		l, err = k.acquire(ctx, key, ttl)
+	var l Grant
+	var err error
+	for again := false; ; again = true {
+		step, done := k.step(ctx, ttl)
+		l, err = k.backend.Acquire(step, k.now, key, ttl)
+		done()
+		l, err = k.acquired(ctx, l, ttl, err)
+		if again || !answer.Closed(err) || errors.Is(err, ErrUnknown) || errors.Is(err, ErrHeld) || ctx.Err() != nil {
+			break
+		} // else the pool's connection was dead, and the key was found free: ask over a live one
 	}
 	if k.o.Observer == nil {
 		return l, err
@@ -525,11 +531,8 @@ func (k *Locker) attempt(ctx context.Context, key string, ttl time.Duration, n i
 	return l, err
 }
 
-// acquire asks once, and settles.
-func (k *Locker) acquire(ctx context.Context, key string, ttl time.Duration) (Grant, error) {
-	step, done := k.step(ctx, ttl)
-	l, err := k.backend.Acquire(step, k.now, key, ttl)
-	done()
+// acquired settles what an attempt has left unknown.
+func (k *Locker) acquired(ctx context.Context, l Grant, ttl time.Duration, err error) (Grant, error) {
 	if o := protocol.OutcomeOf(err); o == protocol.Refused || o == protocol.NotSent {
 		return l, err
 	}
@@ -544,7 +547,7 @@ func (k *Locker) acquire(ctx context.Context, key string, ttl time.Duration) (Gr
 	case ctx.Err() != nil: // taken, but nobody is waiting for it any more
 		err = k.undo(ctx, h, limit.Cause(ctx))
 	default: // the reply took longer than the lease lasts (any/lease-counted-from-reply)
-		err = k.undo(ctx, h, &LostError{Key: key, Err: errors.New("the answer came after its time had run out")})
+		err = k.undo(ctx, h, &LostError{Key: l.Key, Err: errors.New("the answer came after its time had run out")})
 	}
 	return h.current(), err
 }

@@ -70,10 +70,14 @@ func (s *server) Acquire(ctx context.Context, now func() time.Time, key string, 
 	if err != nil {
 		return l, protocol.NotSent.Mark(err)
 	}
-	err = s.do(ctx, key, func(c *call) (err error) {
+	t := tries{s: s, ctx: ctx, key: key}
+	defer t.abandon()
+	for t.next() {
+		c := t.c
 		epoch, err := s.still(safe)
 		if err != nil {
-			return err
+			t.end(err)
+			continue
 		}
 		c.wire.Pins = s.keeps > 0 && c.alone
 		l.Lease, err = s.algo.Acquire(&c.Conn, now(), key, ttl)
@@ -81,9 +85,9 @@ func (s *server) Acquire(ctx context.Context, now func() time.Time, key string, 
 		if c.refused = errors.Is(err, ErrHeld); err == nil && c.wire.Saw.Watches(l.Value) {
 			c.pin = &l.pin
 		}
-		return err
-	})
-	return s.placed(ctx, now, l, err), err
+		t.end(err)
+	}
+	return s.placed(ctx, now, l, t.err), t.err
 }
 
 // placed is l, which was written without an error, in the epoch of the server that has it. One that
@@ -266,40 +270,43 @@ func (s *server) Release(ctx context.Context, now func() time.Time, l Grant) err
 	if (l.Ambiguous || ch.By == nil && ch.If == protocol.Unguarded) && lease.Past(now(), l.Until) {
 		return ranOut(l.Key)
 	}
-	step := func(c *call) error {
-		_, err := c.Run(ch)
-		return err
+	t := tries{s: s, ctx: ctx, key: l.Key}
+	defer t.abandon()
+	if t.c = s.pinned(ctx, l); t.c != nil {
+		_, err := t.c.Run(ch)
+		if t.end(err); protocol.OutcomeOf(t.err) != protocol.NotSent && !elsewhere(t.err) {
+			return t.err
+		}
 	}
-	err, ran := s.overPinned(ctx, l, step)
-	switch {
-	case ran:
-		return err
-	case s.joins(&ch):
+	if s.joins(&ch) {
 		return s.join(ctx, ch)
 	}
-	return s.do(ctx, l.Key, step)
+	for t.next() {
+		_, err := t.c.Run(ch)
+		t.end(err)
+	}
+	return t.err
 }
 
-// overPinned runs the release of l over the connection that has watched its key since it was taken, if there is one: as
-// long as EXEC does not abort, nobody has touched the key, and there is nothing to compare. What could not be sent that
-// way is to be done the other way.
-func (s *server) overPinned(ctx context.Context, l Grant, step func(c *call) error) (err error, ran bool) {
+// pinned is a call over the connection that has watched l's key since it was taken, if there is one: as long as EXEC does
+// not abort, nobody has touched the key, and there is nothing to compare. What could not be sent that way is to be done
+// the other way.
+func (s *server) pinned(ctx context.Context, l Grant) *call {
 	if l.pin == 0 || limit.Over(ctx) != nil {
-		return nil, false
+		return nil
 	}
 	conn := s.stock(l.Key).Unpin(l.pin)
 	if conn == nil {
-		return nil, false
+		return nil
 	}
 	c := calls.Get().(*call)
 	c.own = conn
-	c.lend(conn)
+	c.lendOwn()
 	c.begin(ctx)
 	c.wire.Hurry()
 	c.wire.Session.Watched()
 	c.wire.Pinned = true
-	err = s.run(ctx, l.Key, c, step)
-	return err, protocol.OutcomeOf(err) != protocol.NotSent && !elsewhere(err)
+	return c
 }
 
 func (s *server) Inspect(ctx context.Context, now func() time.Time, key string) (State, error) {

@@ -276,7 +276,11 @@ func (s *settler) release(ctx context.Context, h holder) (err error) {
 		if r.Value = v; v != l.Value {
 			r.pin = 0
 		}
-		err = s.releaseOne(ctx, &r)
+		for again := true; again; {
+			s.begin(ctx, &r)
+			err = s.backend.Release(r.step, s.now, r.Grant)
+			again, err = s.releaseOne(ctx, &r, err)
+		}
 		sent = sent || r.sent && protocol.OutcomeOf(err) == protocol.Unknown
 		if err == nil {
 			h.on(lease.Event{Kind: lease.ReleaseDone}, l)
@@ -307,47 +311,55 @@ func (s *settler) settled(h holder, err error) error {
 	return h.lost(err)
 }
 
-// A removal is the release of one lease.
+// A removal is the release of one lease, and the step that it is at.
 type removal struct {
 	Grant
 	inTime bool // it began before the lease's end
 	sent   bool // something of it was
+	tries  int
+
+	step     context.Context
+	done     func()
+	cleaning bool // it began after the end of the caller's context
 }
 
-// releaseOne releases r. If the outcome is unknown it looks, and releases once more if the key
-// still holds its value: it compares, so a second one never removes another client's lock
+// begin begins a try.
+func (s *settler) begin(ctx context.Context, r *removal) {
+	r.tries++
+	r.cleaning = limit.Ended(ctx)
+	r.step, r.done = s.orCleanup(ctx)
+}
+
+// releaseOne is told what a try has come to. If the outcome is unknown it looks, and r is to be released once more if the
+// key still holds its value: that compares, so a second one never removes another client's lock
 // (any/lost-reply-to-release).
-func (s *settler) releaseOne(ctx context.Context, r *removal) (err error) {
-	for try := 1; ; try++ {
-		cleaning, open := limit.Ended(ctx), r.sent
-		step, done := s.orCleanup(ctx)
-		err = s.backend.Release(step, s.now, r.Grant)
-		o := protocol.OutcomeOf(err)
-		r.sent = r.sent || o != protocol.NotSent
-		known := o == protocol.Done || o == protocol.Refused
-		if known || r.Ambiguous && r.sent || try == 2 {
-			done()
-			switch {
-			case o == protocol.Refused && open && notOurs(err): // the first arrived after we had looked (any/late-request)
-				return s.gone(r, err)
-			case known:
-				return err
-			}
-			return &UnknownError{Lease: r.Lease, Err: cause(err)}
-		}
-		if !cleaning && limit.Ended(ctx) { // in the middle
-			done()
-			step, done = s.cleanup(ctx)
-		}
-		st, readErr := s.backend.Inspect(step, s.now, r.Key)
-		done()
+func (s *settler) releaseOne(ctx context.Context, r *removal, err error) (again bool, _ error) {
+	o, open := protocol.OutcomeOf(err), r.sent
+	r.sent = r.sent || o != protocol.NotSent
+	known := o == protocol.Done || o == protocol.Refused
+	if known || r.Ambiguous && r.sent || r.tries == 2 {
+		r.done()
 		switch {
-		case readErr != nil:
-			return &UnknownError{Lease: r.Lease, Err: cause(err)}
-		case !st.Holds(r.Value):
-			return s.gone(r, err)
+		case o == protocol.Refused && open && notOurs(err): // the first arrived after we had looked (any/late-request)
+			return false, s.gone(r, err)
+		case known:
+			return false, err
 		}
+		return false, &UnknownError{Lease: r.Lease, Err: cause(err)}
 	}
+	if !r.cleaning && limit.Ended(ctx) { // in the middle
+		r.done()
+		r.step, r.done = s.cleanup(ctx)
+	}
+	st, readErr := s.backend.Inspect(r.step, s.now, r.Key)
+	r.done()
+	switch {
+	case readErr != nil:
+		return false, &UnknownError{Lease: r.Lease, Err: cause(err)}
+	case !st.Holds(r.Value):
+		return false, s.gone(r, err)
+	}
+	return true, err
 }
 
 // gone is what it means that the key of r, whose release failed by err, is not ours any more: in

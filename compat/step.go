@@ -26,7 +26,8 @@ type call struct {
 	shared mux.Step    // what the connection is if the step shares one
 	own    *stock.Conn // what it is if not
 
-	alone   bool       // no other step is under way
+	counts  bool       // among the steps that are under way
+	alone   bool       // no other step is
 	pin     *stock.Pin // where to note that a lease has pinned the connection; nil: it goes back
 	refused bool       // nobody waits for the connection to be returned
 	clean   bool       // it was returned as one that can be used again
@@ -47,32 +48,84 @@ func (c *call) lend(borrowed redis.Conn) {
 	protocol.Bind(&c.Conn, &c.wire)
 }
 
+// lendOwn lends the step the connection that is its own, as it is below its Stock, which gets it back all the same.
+func (c *call) lendOwn() {
+	c.lend(c.own.Conn)
+	c.wire.Lender = c.own
+}
+
 func (c *call) begin(ctx context.Context) {
 	c.wire.Begin(ctx)
 	c.wire.Waiter = waiterOf(ctx)
 }
 
-// do runs one step over a connection; over another one if all that happened was that a cluster redirected it in a way
-// that its Source could not follow, or that this one leads to a server that can't serve us.
+// tries are one step: over a connection, and over another one if all that happened was that a cluster redirected it in a
+// way that its Source could not follow, or that this one leads to a server that can't serve us. A lock's own steps are
+// loops over them, and not functions that are passed on, which would be three more on the stack of each write.
+type tries struct {
+	s     *server
+	ctx   context.Context
+	key   string
+	fresh bool // each connection is the pool's
+	c     *call
+	n     int // connections so far
+	left  int // how many more may lead to the wrong server
+	err   error
+}
+
+// next gets the step its next connection; false: err is what the step came to.
+func (t *tries) next() bool {
+	for {
+		if t.n == 1 {
+			t.left = 1
+			if answer.Elsewhere(t.err) { // each idle connection may lead there
+				t.left += t.s.idle()
+			}
+		}
+		if t.n > 0 {
+			if t.left == 0 || !elsewhere(t.err) {
+				return false
+			}
+			t.left--
+		}
+		t.n++
+		if t.c, t.err = t.s.call(t.ctx, t.key, t.fresh); t.err == nil {
+			return true
+		}
+	}
+}
+
+// end is told what the step came to over its connection, and gives that back.
+func (t *tries) end(err error) {
+	c := t.c
+	t.c = nil
+	t.err = t.s.ended(t.ctx, t.key, c, err)
+}
+
+// abandon is deferred: a step that panics leaves a connection that nobody can use any more.
+func (t *tries) abandon() {
+	if c := t.c; c != nil {
+		wire.Drop(c.wire.Conn)
+		t.s.putBack(c)
+	}
+}
+
+// do runs one step.
 func (s *server) do(ctx context.Context, key string, step func(*call) error) error {
-	return s.over(ctx, key, false, step)
+	return s.run(tries{s: s, ctx: ctx, key: key}, step)
 }
 
 // afresh is do over a connection of the pool's.
 func (s *server) afresh(ctx context.Context, key string, step func(*call) error) error {
-	return s.over(ctx, key, true, step)
+	return s.run(tries{s: s, ctx: ctx, key: key, fresh: true}, step)
 }
 
-func (s *server) over(ctx context.Context, key string, fresh bool, step func(*call) error) error {
-	err := s.once(ctx, key, fresh, step)
-	left := 1
-	if answer.Elsewhere(err) { // each idle connection may lead there
-		left += s.idle()
+func (s *server) run(t tries, step func(*call) error) error {
+	defer t.abandon()
+	for t.next() {
+		t.end(step(t.c))
 	}
-	for ; left > 0 && elsewhere(err); left-- {
-		err = s.once(ctx, key, fresh, step)
-	}
-	return err
+	return t.err
 }
 
 // elsewhere reports that a step did nothing because its connection led to the wrong server.
@@ -81,15 +134,15 @@ func elsewhere(err error) bool {
 	return (o == protocol.NotSent || o == protocol.Refused) && (answer.Redirected(err) || answer.Elsewhere(err))
 }
 
-// once asks, before it borrows a connection, whether the context is done: redigo would kill a
+// call gets a step its connection. It asks, before it borrows one, whether the context is done: redigo would kill a
 // healthy connection for it. A step that is alone has a connection of its own; steps that are under way at once share.
-func (s *server) once(ctx context.Context, key string, fresh bool, step func(*call) error) error {
+func (s *server) call(ctx context.Context, key string, fresh bool) (*call, error) {
 	if err := limit.Over(ctx); err != nil {
-		return protocol.NotSent.Mark(err)
+		return nil, protocol.NotSent.Mark(err)
 	}
 	c := calls.Get().(*call)
+	c.counts = true
 	c.alone = s.underWay.Add(1) == 1
-	defer s.underWay.Add(-1)
 	if s.shared != nil && !fresh && !c.alone && !s.source.odd.Load() {
 		s.learnWhole(key)
 		c.shared = s.shared.Step(key)
@@ -97,20 +150,18 @@ func (s *server) once(ctx context.Context, key string, fresh bool, step func(*ca
 	} else {
 		var err error
 		if c.own, err = s.borrow(ctx, key, fresh); err != nil {
-			return noConnection(ctx, err)
+			s.underWay.Add(-1)
+			return nil, noConnection(ctx, err)
 		}
-		c.lend(c.own)
+		c.lendOwn()
 	}
 	c.begin(ctx)
-	return s.run(ctx, key, c, step)
+	return c, nil
 }
 
-// run runs a step that has its connection, and gives that back.
-func (s *server) run(ctx context.Context, key string, c *call, step func(*call) error) (err error) {
-	onPanic(func() { err = c.verdict(key, step(c)) }, func() {
-		wire.Drop(c.wire.Conn)
-		s.putBack(c)
-	})
+// ended is what a step came to whose function has returned err. It gives the connection back.
+func (s *server) ended(ctx context.Context, key string, c *call, err error) error {
+	err = c.verdict(key, err)
 	unsent := c.own == nil && c.shared.Unsent()
 	if unsent && protocol.OutcomeOf(err) == protocol.Unknown {
 		err = noConnection(ctx, err)
@@ -125,7 +176,9 @@ func (s *server) run(ctx context.Context, key string, c *call, step func(*call) 
 	case c.pin != nil && live:
 		*c.pin = c.own.Pin()
 		c.clean = true
+		s.uncount(c)
 	case c.refused && live && c.wire.Session.Watching:
+		s.uncount(c)
 		s.returnLater(c)
 		return err
 	default:
@@ -136,6 +189,14 @@ func (s *server) run(ctx context.Context, key string, c *call, step func(*call) 
 		calls.Put(c)
 	}
 	return err
+}
+
+// uncount is told that a step is over.
+func (s *server) uncount(c *call) {
+	if c.counts {
+		c.counts = false
+		s.underWay.Add(-1)
+	}
 }
 
 func noConnection(ctx context.Context, err error) error {
@@ -247,6 +308,7 @@ func (s *server) putBack(c *call) {
 		s.pipes.Store(apart)
 	}
 	c.clean = c.wire.Return()
+	s.uncount(c)
 }
 
 // verdict is a step's error after what happened to the connection and what a cluster answered in it. An algorithm's

@@ -65,7 +65,10 @@ var tasks = sync.Pool{New: func() any { return new(task) }}
 func (c *Conn) Run(ch Change) ([]any, error) {
 	s := tasks.Get().(*task)
 	s.Change, s.alone[0] = ch, s
-	c.carryOut(s.alone[:])
+	if !c.pinnedRelease(s) {
+		s.condition().carryOut(c, s.alone[:])
+	}
+	s.end(c, new(after))
 	replies, err := s.replies, s.err
 	*s = task{}
 	tasks.Put(s)

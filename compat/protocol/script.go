@@ -20,30 +20,29 @@ var Script Condition = scripted{}
 
 type scripted struct{}
 
-func (by scripted) carryOut(c *Conn, list []*task) {
-	if unknown := by.evaluate(c, "EVALSHA", list); len(unknown) > 0 {
-		by.evaluate(c, "EVAL", unknown)
-	}
-}
-
-// evaluate sends scripts, by their hashes or with their sources, and returns those that the server does not know.
-func (scripted) evaluate(c *Conn, name string, list []*task) (unknown []*task) {
-	w := c.wire.Compose(6 * len(list))
-	for _, s := range list {
-		cmds := s.cmds()
-		w.Put(name, script.Append(w.Args, script.For(s.Key, cmds), name == "EVAL", s.Key, s.Value, cmds))
-	}
-	all, err := w.Replies()
-	if err != nil {
-		fail(list, err)
-		return nil
-	}
-	for i, s := range list {
-		if s.scripted(all[i : i+1]); answer.NoScript(s.err) {
-			unknown = append(unknown, s)
+// carryOut sends scripts by their hashes, and those that the server does not know with their sources.
+func (scripted) carryOut(c *Conn, list []*task) {
+	for _, name := range []string{"EVALSHA", "EVAL"} {
+		w := c.wire.Compose(6 * len(list))
+		for _, s := range list {
+			cmds := s.cmds()
+			w.Put(name, script.Append(w.Args, script.For(s.Key, cmds), name == "EVAL", s.Key, s.Value, cmds))
+		}
+		all, err := w.Replies()
+		if err != nil {
+			fail(list, err)
+			return
+		}
+		var unknown []*task
+		for i, s := range list {
+			if s.scripted(all[i : i+1]); answer.NoScript(s.err) {
+				unknown = append(unknown, s)
+			}
+		}
+		if list = unknown; len(list) == 0 {
+			return
 		}
 	}
-	return unknown
 }
 
 // scripted notes what a script returned: the replies to its commands, one or a list.

@@ -27,9 +27,6 @@ type watch struct{}
 
 func (by watch) carryOut(c *Conn, list []*task) {
 	first := list[0]
-	if c.wire.Pinned && first.removes() && !first.single() && c.pinnedRelease(first) {
-		return
-	}
 	tries := aborts
 	if len(list) > 1 || first.Once {
 		tries = 1
@@ -135,14 +132,21 @@ func (c *Conn) underWatch(tries int, keys []string, read []Cmd, decide func(repl
 //
 //	MULTI; GET key; DEL key; EXEC      nil: touched, and perhaps ours for all that: it is compared
 //
-// GET reaps a key that has expired unnoticed, which a DEL alone would count before Redis 2.8.10. It reports whether the
-// EXEC was not aborted.
+// GET reaps a key that has expired unnoticed, which a DEL alone would count before Redis 2.8.10. It reports whether s is
+// one, and the EXEC was not aborted.
 func (c *Conn) pinnedRelease(s *task) bool {
+	if !c.wire.Pinned || !s.Watches() || !s.removes() || s.single() {
+		return false
+	}
 	w := c.wire.Compose(2)
 	w.Add("MULTI")
 	w.Add("GET", c.boxed(s.Key, nil))
 	s.add(c, &w)
-	done, err := w.Exec()
+	w.Add("EXEC")
+	done, err := w.Replies()
+	if err == nil {
+		done, err = c.wire.Transacted(done)
+	}
 	switch {
 	case err != nil:
 		s.err = err

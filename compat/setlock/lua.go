@@ -22,7 +22,12 @@ func (k Lua) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Durat
 	if k.Fence {
 		return Script(k).Acquire(c, now, key, ttl)
 	}
-	return k.set(c, now, key, ttl, false)
+	l, ms, err := k.lease(now, key, ttl)
+	if err != nil {
+		return l, err
+	}
+	w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{{"SET", key, l.Value, "NX", "PX", ms}}})
+	return got(l, w, err)
 }
 
 // Extend moves the end of l to now+ttl.

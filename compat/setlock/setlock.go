@@ -51,23 +51,17 @@ func (o Options) lease(now time.Time, key string, ttl time.Duration) (protocol.L
 	return protocol.Lease{Key: key, Value: o.token(), Until: protocol.Until(now, ttl), How: protocol.Free}, ms, err
 }
 
-// set acquires with SET … NX PX, and with a fence in MULTI: one round trip. A refused attempt
-// burns a number then.
-func (o Options) set(c *protocol.Conn, now time.Time, key string, ttl time.Duration, last bool) (protocol.Lease, error) {
-	l, ms, err := o.lease(now, key, ttl)
-	if err != nil {
-		return l, err
-	}
-	w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{{"SET", key, l.Value, "NX", "PX", ms}}, Draw: o.Fence, Pins: last})
+// got is what the answers to a SET … NX PX have come to, with a fence in MULTI. A refused attempt burns a number then.
+func got(l protocol.Lease, w protocol.Written, err error) (protocol.Lease, error) {
 	switch {
 	case err != nil:
 		return l, err
 	case w.Done == nil: // nothing was watched; but if EXEC says so, it did not run
 		return l, protocol.ErrAborted
 	case w.Done[0] == nil && w.Seen.Watches():
-		return l, w.Seen.Refused(key)
+		return l, w.Seen.Refused(l.Key)
 	case w.Done[0] == nil:
-		return l, &protocol.HeldError{Key: key}
+		return l, &protocol.HeldError{Key: l.Key}
 	}
 	l.Fence = w.Fence
 	return l, nil

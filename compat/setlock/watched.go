@@ -29,7 +29,12 @@ type Watched struct{ Options }
 
 // Acquire makes one attempt to hold key until now+ttl.
 func (k Watched) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
-	return k.set(c, now, key, ttl, true)
+	l, ms, err := k.lease(now, key, ttl)
+	if err != nil {
+		return l, err
+	}
+	w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{{"SET", key, l.Value, "NX", "PX", ms}}, Draw: k.Fence, Pins: true})
+	return got(l, w, err)
 }
 
 // Extend moves the end of l to now+ttl.

@@ -78,6 +78,16 @@ func (m *Message) commands() iter.Seq2[string, []any] {
 	}
 }
 
+// pass hands its commands to a connection, which writes them when it is flushed.
+func (m *Message) pass(c redis.Conn) error {
+	for name, args := range m.commands() {
+		if err := c.Send(name, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // free is the end of a message that was answered, or never sent. If its timer rings by now, it is not used again.
 func (m *Message) free() {
 	if m.home == nil || m.late != nil && !m.late.Stop() {
@@ -180,18 +190,14 @@ func (c *Conn) load() (n int, ok bool) {
 // ends when the last on it is answered or gives up. A redis.Error among the replies stands in its place.
 // They are the message's, which is gone after an error; but for errTakesNoMore.
 func (c *Conn) Do(ctx context.Context, patience time.Duration, m *Message) ([]any, error) {
-	return c.do(ctx, patience, m, false)
+	if err := c.send(ctx, patience, m, false); err != nil {
+		return nil, err
+	}
+	return c.wait(ctx, m)
 }
 
-// do is Do; last: of one who has sent something before, over a connection that takes nothing new from then on.
-func (c *Conn) do(ctx context.Context, patience time.Duration, m *Message, last bool) ([]any, error) {
-	if ctx.Err() != nil {
-		m.free()
-		return nil, unsent(limit.Cause(ctx))
-	}
-	if !c.send(m, patience, last) {
-		return nil, errTakesNoMore
-	}
+// wait waits for the replies to m, which was sent.
+func (c *Conn) wait(ctx context.Context, m *Message) ([]any, error) {
 	if ctx.Done() == nil {
 		<-m.done
 		return m.replies, m.err
@@ -235,12 +241,17 @@ func (m *Message) expire() {
 }
 
 // send puts a message behind the others. A caller that finds nobody writing writes: its own message
-// at once, if it is alone. The connection may take no more, or only the last of one who has sent something before.
-func (c *Conn) send(m *Message, patience time.Duration, last bool) (taken bool) {
+// at once, if it is alone. The connection may take no more (errTakesNoMore), or only the last of one who has sent
+// something before; then it takes nothing new.
+func (c *Conn) send(ctx context.Context, patience time.Duration, m *Message, last bool) error {
+	if ctx.Err() != nil {
+		m.free()
+		return unsent(limit.Cause(ctx))
+	}
 	c.mu.Lock()
 	if c.err != nil || c.retired && !last {
 		c.mu.Unlock()
-		return false
+		return errTakesNoMore
 	}
 	m.waits(c, patience)
 	c.retired = c.retired || last
@@ -248,7 +259,7 @@ func (c *Conn) send(m *Message, patience time.Duration, last bool) (taken bool) 
 	c.pending = append(c.pending, m)
 	if c.writing {
 		c.mu.Unlock()
-		return true
+		return nil
 	}
 	c.writing = true
 	if len(c.sent) > 0 { // others are at work: who is about to send travels with us
@@ -261,7 +272,7 @@ func (c *Conn) send(m *Message, patience time.Duration, last bool) (taken bool) 
 	if more {
 		go c.writeRest()
 	}
-	return true
+	return nil
 }
 
 // write writes what is pending. c.mu is held, but not while it writes. more: there is something
@@ -270,7 +281,15 @@ func (c *Conn) write() (more bool) {
 	batch := c.pending
 	c.batch, c.pending = batch, c.batch[:0]
 	c.mu.Unlock()
-	err := c.transmit(batch)
+	var err error
+	for _, m := range batch {
+		if err == nil {
+			err = m.pass(c.c)
+		}
+	}
+	if err == nil {
+		err = c.c.Flush()
+	}
 	c.mu.Lock()
 	if err != nil {
 		c.failed(err)
@@ -287,17 +306,6 @@ func (c *Conn) write() (more bool) {
 		c.shut()
 	}
 	return c.writing
-}
-
-func (c *Conn) transmit(batch []*Message) error {
-	for _, m := range batch {
-		for name, args := range m.commands() {
-			if err := c.c.Send(name, args...); err != nil {
-				return err
-			}
-		}
-	}
-	return c.c.Flush()
 }
 
 // writeRest writes until nothing is pending.

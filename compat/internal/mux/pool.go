@@ -204,7 +204,10 @@ func (p *Pool) do(ctx context.Context, m *Message, patience time.Duration, over 
 				return nil, nil, unsent(err)
 			}
 		}
-		if replies, err = over.do(ctx, patience, m, last); err == nil || last || !errors.Is(err, errTakesNoMore) {
+		if err = over.send(ctx, patience, m, last); err == nil {
+			replies, err = over.wait(ctx, m)
+		}
+		if last || !errors.Is(err, errTakesNoMore) {
 			break
 		}
 	}

@@ -96,12 +96,14 @@ func (c *conn) close() (err error) {
 	return c.Conn.Close()
 }
 
-func (c *conn) Do(name string, args ...any) (any, error) {
-	return c.read(func() (any, error) { return c.Conn.Do(name, args...) })
+func (c *conn) Do(name string, args ...any) (reply any, err error) {
+	defer c.catch(&reply, &err)
+	return c.Conn.Do(name, args...)
 }
 
-func (c *conn) DoWithTimeout(d time.Duration, name string, args ...any) (any, error) {
-	return c.read(func() (any, error) { return redis.DoWithTimeout(c.Conn, d, name, args...) })
+func (c *conn) DoWithTimeout(d time.Duration, name string, args ...any) (reply any, err error) {
+	defer c.catch(&reply, &err)
+	return redis.DoWithTimeout(c.Conn, d, name, args...)
 }
 
 func (c *conn) DoContext(ctx context.Context, name string, args ...any) (any, error) {
@@ -117,10 +119,14 @@ func (c *conn) DoContext(ctx context.Context, name string, args ...any) (any, er
 	return c.until(ctx, func() (any, error) { return c.Conn.Do(name, args...) })
 }
 
-func (c *conn) Receive() (any, error) { return c.read(c.Conn.Receive) }
+func (c *conn) Receive() (reply any, err error) {
+	defer c.catch(&reply, &err)
+	return c.Conn.Receive()
+}
 
-func (c *conn) ReceiveWithTimeout(d time.Duration) (any, error) {
-	return c.read(func() (any, error) { return redis.ReceiveWithTimeout(c.Conn, d) })
+func (c *conn) ReceiveWithTimeout(d time.Duration) (reply any, err error) {
+	defer c.catch(&reply, &err)
+	return redis.ReceiveWithTimeout(c.Conn, d)
 }
 
 func (c *conn) ReceiveContext(ctx context.Context) (any, error) {
@@ -152,28 +158,29 @@ func (c *conn) kill(why error) error {
 	return why
 }
 
-// read calls f, which reads a reply.
-func (c *conn) read(f func() (any, error)) (reply any, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			reply, err = nil, c.kill(unreadable(p))
-		}
-	}()
-	return f()
+// catch turns a panic over a reply into an error, and breaks the connection; it is deferred.
+func (c *conn) catch(reply *any, err *error) {
+	if p := recover(); p != nil {
+		*reply, *err = nil, c.kill(unreadable(p))
+	}
 }
 
-// until is read until ctx ends, which breaks the connection.
+// until calls f, which reads a reply, and breaks the connection when ctx ends.
 func (c *conn) until(ctx context.Context, f func() (any, error)) (any, error) {
 	at, limited := limit.Early(ctx)
+	read := func() (reply any, err error) {
+		defer c.catch(&reply, &err)
+		return f()
+	}
 	if ctx.Done() == nil && !limited {
-		return c.read(f)
+		return read()
 	}
 	var reply any
 	var err error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		reply, err = c.read(f)
+		reply, err = read()
 	}()
 	var late <-chan time.Time
 	if limited {

@@ -20,6 +20,7 @@ import (
 // A Conn is a connection for the length of a step. The zero Conn has no limits; Begin sets them.
 type Conn struct {
 	redis.Conn
+	Lender  redis.Conn // gets it back, and is closed in its place; nil: it is closed itself
 	Session session.Session
 	Asked   bool // something was sent in this step
 	Silent  bool // its time ran out
@@ -91,7 +92,7 @@ func (c *Conn) Hurry() {
 func (c *Conn) Send(name string, args ...any) error {
 	c.Asked = true
 	c.Session.Sent(name)
-	err := c.Conn.Err() // see exchange
+	err := c.Conn.Err() // see Do
 	if err == nil {
 		err = c.Conn.Send(name, args...)
 	}
@@ -100,21 +101,13 @@ func (c *Conn) Send(name string, args ...any) error {
 	return err
 }
 
-// Do is redis.Conn's, within the step's limits.
-func (c *Conn) Do(name string, args ...any) (any, error) {
+// Do is redis.Conn's, within the step's limits. It sends nothing over a connection that is dead: redigo may still be
+// writing there what the step's limit ended, in a goroutine of its own (see Drop).
+func (c *Conn) Do(name string, args ...any) (reply any, err error) {
 	c.Asked = true
-	reply, err := c.exchange(name, args...)
-	c.Session.Done(name, reply, err)
-	return reply, err
-}
-
-// exchange sends one command, and what was sent before; nothing over a connection that is dead: redigo
-// may still be writing there what the step's limit ended, in a goroutine of its own (see Drop).
-func (c *Conn) exchange(name string, args ...any) (reply any, err error) {
-	if err := c.Conn.Err(); err != nil {
-		return nil, c.why(err)
-	}
+	err = c.Conn.Err()
 	switch {
+	case err != nil:
 	case c.ctx != nil:
 		reply, err = redis.DoContext(c.Conn, c.ctx, name, args...)
 		if unsupported(err) {
@@ -131,7 +124,9 @@ func (c *Conn) exchange(name string, args ...any) (reply any, err error) {
 	if c.Heard != nil && (err == nil || answer.Refused(err)) {
 		c.Heard()
 	}
-	return reply, c.why(err)
+	err = c.why(err)
+	c.Session.Done(name, reply, err)
+	return reply, err
 }
 
 // GivenUp reports that the caller's end ended the step, which says nothing of the connection.
@@ -169,7 +164,7 @@ func (c *Conn) Unheard() bool { return c.Silent && time.Since(c.began) >= long }
 // Receive is redis.Conn's, within the step's context.
 func (c *Conn) Receive() (any, error) {
 	var reply any
-	err := c.Conn.Err() // see exchange
+	err := c.Conn.Err() // see Do
 	switch {
 	case err != nil:
 	case c.ctx != nil:
@@ -201,7 +196,14 @@ func (c *Conn) Return() (alive bool) {
 		Drop(c.Conn)
 	}
 	alive = c.Err() == nil
-	Close(c.Conn)
+	if !alive {
+		Drop(c.Conn)
+	}
+	if c.Lender != nil {
+		c.Lender.Close()
+	} else {
+		c.Conn.Close()
+	}
 	return alive
 }
 

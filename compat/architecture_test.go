@@ -51,6 +51,42 @@ func TestAlgorithmsOnlyCompute(t *testing.T) {
 	}
 }
 
+// The engine goes by a Locker's clock. What looks at the real one is in one file, which says why; of the engine's other
+// parts only NewLocker makes a clock, for a Locker that was given none.
+func TestOneFileLooksAtTheRealClock(t *testing.T) {
+	const real = "internal/limit/real.go"
+	looks := map[string]string{"Now": "time", "Since": "time", "Until": "time", "After": "time", "AfterFunc": "time", "NewTimer": "time",
+		"NewTicker": "time", "Tick": "time", "Sleep": "time", "WithTimeout": "context", "WithTimeoutCause": "context", "New": "clock"}
+	seen := map[string]bool{}
+	for _, dir := range []string{".", "internal/cleaning", "internal/lease", "internal/limit", "internal/mux", "internal/queue", "internal/safe",
+		"internal/schedule", "internal/session", "internal/signal", "internal/slot", "internal/stock", "internal/wire"} {
+		for _, f := range parse(t, dir) {
+			for _, d := range f.file.Decls {
+				of, _ := d.(*ast.FuncDecl)
+				ast.Inspect(d, func(n ast.Node) bool {
+					s, ok := n.(*ast.SelectorExpr)
+					if !ok {
+						return true
+					}
+					x, ok := s.X.(*ast.Ident)
+					if !ok || looks[s.Sel.Name] != x.Name {
+						return true
+					}
+					at := f.at(n)
+					seen[at.Filename] = true
+					if at.Filename != real && (x.Name != "clock" || of == nil || of.Name.Name != "NewLocker") && at.Filename != "wait.go" {
+						t.Errorf("%s: %s.%s, which is for %s", at, x.Name, s.Sel.Name, real)
+					}
+					return true
+				})
+			}
+		}
+	}
+	if !seen[real] || !seen["locker.go"] {
+		t.Errorf("it was looked for in %v", seen)
+	}
+}
+
 // Every package has one package comment, and it begins as Go's do.
 func TestPackageComments(t *testing.T) {
 	for _, dir := range packages(t) {

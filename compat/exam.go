@@ -64,7 +64,7 @@ func (s *server) await(ctx context.Context, key string, trip time.Duration) (epo
 		e.waiting--
 		if err != nil { // as long as an answer may take, or the step has taken
 			step := limit.Of(ctx)
-			s.goOn(e, min(cmp.Or(trip, step), time.Since(limit.Until(ctx).Add(-step))))
+			s.goOn(e, min(cmp.Or(trip, step), limit.Since(limit.Until(ctx).Add(-step))))
 		}
 		s.mu.Unlock()
 		switch {
@@ -100,12 +100,12 @@ type exam struct {
 
 // hears notes that the server has answered.
 func (e *exam) hears() {
-	now := time.Now().UnixNano()
+	now := limit.Now().UnixNano()
 	e.trip.Store(max(e.trip.Load(), now-e.heard.Swap(now)))
 }
 
 // silent is for how long it has not.
-func (e *exam) silent() time.Duration { return time.Since(time.Unix(0, e.heard.Load())) }
+func (e *exam) silent() time.Duration { return limit.Since(time.Unix(0, e.heard.Load())) }
 
 // wait waits until it is done.
 func (e *exam) wait(ctx context.Context, trip time.Duration) error {
@@ -114,7 +114,7 @@ func (e *exam) wait(ctx context.Context, trip time.Duration) error {
 	for {
 		var slow <-chan time.Time
 		if trip > 0 {
-			slow = time.After(trip - e.silent())
+			slow = limit.After(trip - e.silent())
 		}
 		select {
 		case <-e.done:
@@ -140,7 +140,7 @@ func (s *server) goOn(e *exam, trip time.Duration) {
 		e.givenUp = true
 		e.cancel()
 	default:
-		time.AfterFunc(left, func() {
+		limit.AfterFunc(left, func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.goOn(e, trip)
@@ -157,7 +157,7 @@ func (s *server) exam(ctx context.Context, key string) *exam {
 	if e == nil || e.givenUp {
 		e = &exam{done: make(chan struct{})}
 		e.ctx, e.cancel = cleaning.Of(ctx, cleaning.Alone).Keep(ctx, max(limit.Of(ctx), longestCheck))
-		e.heard.Store(time.Now().UnixNano())
+		e.heard.Store(limit.Now().UnixNano())
 		s.exams[g] = e
 	}
 	e.waiting++

@@ -172,7 +172,7 @@ func (c *Crew) Brief() (done func()) {
 		return func() {}
 	}
 	end := c.Job()
-	closing := context.AfterFunc(c.life, func() { time.AfterFunc(c.limit, end) })
+	closing := context.AfterFunc(c.life, func() { limit.AfterFunc(c.limit, end) })
 	return func() { closing(); end() }
 }
 

@@ -15,9 +15,6 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// Real is the clock of what is said to a connection, whatever a Locker's own is.
-var Real = clock.New()
-
 // ErrTimeout means that a limit of ours ran out. It is a net.Error, and
 // os.ErrDeadlineExceeded to errors.Is.
 var ErrTimeout error = timeout{}
@@ -111,20 +108,20 @@ func Until(ctx context.Context) (at time.Time) {
 // Timed limits a step whose context can't be cancelled. That needs no goroutine to watch it: the connection's own time
 // limit does.
 func Timed(ctx context.Context, c clock.Clock, d time.Duration) *Context {
-	return &Context{ctx, d, time.Now().Add(d), c}
+	return &Context{ctx, d, Now().Add(d), c}
 }
 
 // Within is ctx, until d has passed.
 func Within(ctx context.Context, c clock.Clock, d time.Duration) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	t := c.AfterFunc(d, func() { cancel(Out) })
-	return &Context{ctx, d, time.Now().Add(d), c}, func() { t.Stop(); cancel(nil) }
+	return &Context{ctx, d, Now().Add(d), c}, func() { t.Stop(); cancel(nil) }
 }
 
 // Alarm is a channel that is ready when the limit of a context ends that can't be cancelled; nil: there is none.
 func Alarm(ctx context.Context) (rings <-chan time.Time, stop func()) {
 	if at := Until(ctx); !Cancels(ctx) && !at.IsZero() {
-		t := time.NewTimer(time.Until(at))
+		t := Timer(Left(at))
 		return t.C, func() { t.Stop() }
 	}
 	return nil, func() {}
@@ -132,7 +129,7 @@ func Alarm(ctx context.Context) (rings <-chan time.Time, stop func()) {
 
 // Over is why nothing more is to be begun in ctx: its end, or that of its limit; nil: it goes on.
 func Over(ctx context.Context) error {
-	if at := Until(ctx); ctx.Err() == nil && !Cancels(ctx) && !at.IsZero() && !time.Now().Before(at) {
+	if at := Until(ctx); ctx.Err() == nil && !Cancels(ctx) && !at.IsZero() && !Now().Before(at) {
 		return ErrTimeout
 	}
 	return Cause(ctx)
@@ -229,7 +226,7 @@ func Slow(err error) error {
 // the context does.
 func Ended(ctx context.Context) bool {
 	at, ok := ctx.Deadline()
-	return ctx.Err() != nil || ok && !time.Now().Before(at)
+	return ctx.Err() != nil || ok && !Now().Before(at)
 }
 
 // Sooner is ctx with an earlier deadline, which redigo makes its read timeout: in real time,

@@ -130,7 +130,7 @@ func New(c redis.Conn) *Conn {
 	shared := &Conn{c: c}
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
-	shared.aging = time.AfterFunc(age, func() {
+	shared.aging = limit.AfterFunc(age, func() {
 		shared.mu.Lock()
 		defer shared.mu.Unlock()
 		shared.ages()
@@ -179,7 +179,7 @@ const silence = time.Second
 func (c *Conn) load() (n int, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.sent) > 0 && time.Since(c.sent[0].at) >= silence {
+	if len(c.sent) > 0 && limit.Since(c.sent[0].at) >= silence {
 		c.spoil()
 	}
 	return c.waiting, c.err == nil && !c.retired
@@ -218,12 +218,12 @@ const ever = 100 * 365 * 24 * time.Hour
 
 // waits has a timer ring when m's caller gives up: also while the caller itself writes.
 func (m *Message) waits(c *Conn, patience time.Duration) {
-	m.at, m.on = time.Now(), c
+	m.at, m.on = limit.Now(), c
 	if patience == 0 {
 		patience = ever
 	}
 	if m.late == nil {
-		m.late = time.AfterFunc(patience, m.expire)
+		m.late = limit.AfterFunc(patience, m.expire)
 	} else {
 		m.late.Reset(patience)
 	}

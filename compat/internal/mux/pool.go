@@ -62,11 +62,11 @@ func within[T any](ctx context.Context, patience time.Duration, get func(context
 		got, err = get(ctx)
 		return got, 0, limit.Because(ctx, err)
 	}
-	until := time.Now().Add(patience)
+	until := limit.Now().Add(patience)
 	bounded, stop := limit.Within(ctx, limit.Real, patience)
 	defer stop()
 	got, err = get(bounded)
-	return got, max(time.Until(until), 1), limit.Because(bounded, err)
+	return got, max(limit.Left(until), 1), limit.Because(bounded, err)
 }
 
 // wait waits for a connection, and makes one if nobody does.

@@ -141,7 +141,7 @@ func (c *conn) ReceiveContext(ctx context.Context) (any, error) {
 
 // over is why nothing more is asked in ctx.
 func over(ctx context.Context) error {
-	if at, limited := ctx.Deadline(); ctx.Err() == nil && limited && !time.Now().Before(at) {
+	if at, limited := ctx.Deadline(); ctx.Err() == nil && limited && !limit.Now().Before(at) {
 		return context.DeadlineExceeded
 	}
 	return ctx.Err()
@@ -184,7 +184,7 @@ func (c *conn) until(ctx context.Context, f func() (any, error)) (any, error) {
 	}()
 	var late <-chan time.Time
 	if limited {
-		t := time.NewTimer(time.Until(at))
+		t := limit.Timer(limit.Left(at))
 		defer t.Stop()
 		late = t.C
 	}
@@ -204,7 +204,7 @@ func (c *conn) until(ctx context.Context, f func() (any, error)) (any, error) {
 
 // leave waits until the call that was broken has ended. One whose connection does not break is left behind.
 func (c *conn) leave(done chan struct{}) {
-	t := time.NewTimer(100 * time.Millisecond)
+	t := limit.Timer(100 * time.Millisecond)
 	defer t.Stop()
 	select {
 	case <-done:

@@ -194,19 +194,19 @@ func (s *Stock) expire() {
 	}
 }
 
-func (s *Stock) old(c *Conn) bool { return !s.Still && time.Since(c.born) >= age }
+func (s *Stock) old(c *Conn) bool { return !s.Still && limit.Since(c.born) >= age }
 
 // ring has the bell ring when the oldest has its age. s.mu is held.
 func (s *Stock) ring() {
 	if len(s.kept) == 0 || s.Still {
 		return
 	}
-	left := age - time.Since(s.kept[0].born)
+	left := age - limit.Since(s.kept[0].born)
 	if s.bell != nil {
 		s.bell.Reset(left)
 		return
 	}
-	s.bell = time.AfterFunc(left, func() {
+	s.bell = limit.AfterFunc(left, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.expire()

@@ -89,7 +89,7 @@ func (s *Stock) Get(ctx context.Context, get Get) (*Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &Conn{Conn: c, stock: s, born: time.Now(), epoch: epoch}, nil
+		return &Conn{Conn: c, stock: s, born: limit.Now(), epoch: epoch}, nil
 	}
 	w := &waiter{ctx: ctx, get: get, came: make(chan struct{}, 1)}
 	s.mu.Lock()
@@ -126,7 +126,7 @@ func (s *Stock) fill() {
 		room += s.Idle()
 	}
 	for n := s.counted(); n < min(len(s.waiting), room); n++ {
-		f := &fetch{by: s.waiting[n], began: time.Now()}
+		f := &fetch{by: s.waiting[n], began: limit.Now()}
 		f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(f.by.ctx))
 		f.done = cleaning.Of(f.by.ctx, cleaning.Alone).Brief()
 		s.under = append(s.under, f)
@@ -137,7 +137,7 @@ func (s *Stock) fill() {
 // counted is how many are under way, but for those that are forsaken. s.mu is held.
 func (s *Stock) counted() (n int) {
 	for _, f := range s.under {
-		if f.ctx.Err() == nil || time.Since(f.began) < forsaken {
+		if f.ctx.Err() == nil || limit.Since(f.began) < forsaken {
 			n++
 		}
 	}
@@ -150,7 +150,7 @@ func (s *Stock) gaveUp(w *waiter) {
 	s.spare()
 	for _, f := range s.under {
 		if f.by == w && f.ctx.Err() == nil {
-			time.AfterFunc(time.Until(f.began.Add(longest)), f.cancel)
+			limit.AfterFunc(limit.Left(f.began.Add(longest)), f.cancel)
 		}
 	}
 }
@@ -202,7 +202,7 @@ func (s *Stock) fetch(f *fetch) {
 		if dials {
 			s.room = min(2*max(s.room, 1), 64)
 		}
-		s.give(&Conn{Conn: c, stock: s, born: time.Now(), epoch: epoch})
+		s.give(&Conn{Conn: c, stock: s, born: limit.Now(), epoch: epoch})
 	case !given: // all that wait would get the same
 		s.room = 1
 		for _, w := range s.waiting {
@@ -242,7 +242,7 @@ func (s *Stock) Doubt() {
 		wire.Drop(s.kept[0].Conn)
 		s.part(0)
 	}
-	if now := time.Now(); s.Idle != nil && now.Sub(s.doubted) >= again {
+	if now := limit.Now(); s.Idle != nil && now.Sub(s.doubted) >= again {
 		s.doubted, s.suspects = now, s.Idle()
 	}
 }

@@ -67,7 +67,7 @@ func (c *Conn) Begin(ctx context.Context) {
 	c.Pins, c.Saw = false, Seen{}
 	c.within = limit.Of(ctx)
 	c.Anew()
-	c.until, c.began = limit.Until(ctx), time.Now()
+	c.until, c.began = limit.Until(ctx), limit.Now()
 	if limit.Cancels(ctx) {
 		c.ctx, c.limit = ctx, 0
 	}
@@ -135,9 +135,9 @@ func (c *Conn) GivenUp() bool { return c.ctx != nil && c.ctx.Err() != nil && !li
 // left is what is left of a step's limit.
 func (c *Conn) left() time.Duration {
 	if c.until.IsZero() {
-		c.until = time.Now().Add(c.limit)
+		c.until = limit.Now().Add(c.limit)
 	}
-	return max(time.Until(c.until), time.Millisecond)
+	return max(limit.Left(c.until), time.Millisecond)
 }
 
 // why is err as the caller is told of it: that a limit of ours ended the step is not said as
@@ -159,7 +159,7 @@ func (c *Conn) why(err error) error {
 const long = 100 * time.Millisecond
 
 // Unheard reports that the step ended because no answer came, which took long enough to say so.
-func (c *Conn) Unheard() bool { return c.Silent && time.Since(c.began) >= long }
+func (c *Conn) Unheard() bool { return c.Silent && limit.Since(c.began) >= long }
 
 // Receive is redis.Conn's, within the step's context.
 func (c *Conn) Receive() (any, error) {

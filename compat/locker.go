@@ -586,8 +586,5 @@ func (k *Locker) see(e Event, undo func()) {
 		return
 	}
 	e.Lease.Value = ""
-	if e.Context == nil {
-		e.Context = context.Background()
-	}
 	onPanic(func() { k.o.Observer(e) }, undo)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -22,17 +23,33 @@ func TestEventsCarryTheirContext(t *testing.T) {
 		type call struct{}
 		var mu sync.Mutex
 		var seen []string
-		k := compat.New(p, txlock.Renamed{}, compat.Options{Observer: func(e compat.Event) {
+		o := compat.Options{Observer: func(e compat.Event) {
 			mu.Lock()
 			defer mu.Unlock()
 			seen = append(seen, fmt.Sprint(e.Kind, " by ", e.Context.Value(call{}), ", ended ", e.Context.Err() != nil))
-		}})
+		}}
+		k, repairs := compat.New(p, txlock.Renamed{}, o), compat.New(p, txlock.Classic{}, o)
 		in := func(name string) context.Context { return context.WithValue(background, call{}, name) }
 		var last *compat.Lock
 		for _, step := range []struct {
 			do   func() error
 			want []string
 		}{
+			{func() error {
+				c := p.Get()
+				defer c.Close()
+				if _, err := c.Do("SET", "crashed", protocol.NewToken()); err != nil { // before it set an end
+					return err
+				}
+				ctx, stop := context.WithTimeout(in("waiting"), time.Minute)
+				defer stop()
+				l, err := repairs.Lock(ctx, "crashed", ttl)
+				if err == nil {
+					_, err = l.Detach(background)
+				}
+				return errors.Join(err, repairs.Close(background))
+			}, []string{"attempt by waiting, ended false", "refused by waiting, ended false", "repaired by waiting, ended false",
+				"attempt by waiting, ended false", "acquired by waiting, ended false"}},
 			{func() (err error) { last, err = k.TryLock(in("TryLock"), "k", ttl); return err },
 				[]string{"attempt by TryLock, ended false", "acquired by TryLock, ended false"}},
 			{func() error {

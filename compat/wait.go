@@ -195,7 +195,7 @@ func (w *wait) repair(ctx context.Context, st State) {
 	err := w.k.backend.Repair(step, w.k.now, st, w.ttl)
 	w.k.queues.Repaired(w.queue, now)
 	if err == nil {
-		w.k.see(Event{Kind: EventRepaired, Key: w.key, Lease: Lease{Key: w.key}}, nil)
+		w.k.see(Event{Context: ctx, Kind: EventRepaired, Key: w.key, Lease: Lease{Key: w.key}}, nil)
 	}
 }
 
@@ -285,7 +285,7 @@ func (w *wait) gaveUp(ctx context.Context, err error) error {
 	if ctx.Err() == nil { // a connection noticed first; a caller who asks the context is to hear the same
 		select {
 		case <-ctx.Done():
-		case <-time.After(w.k.o.Cleanup):
+		case <-limit.After(w.k.o.Cleanup):
 		}
 	}
 	why := cmp.Or(ctx.Err(), context.DeadlineExceeded)

@@ -126,12 +126,12 @@ func (c *Conn) part() {
 			wire.Drop(c.Conn)
 		}
 	}
-	c.Conn.Close()
-	if c.pin != 0 {
+	if c.pin != 0 { // from here on Close leaves it alone: redigo's pooled connection can't be killed beside its own Close
 		c.stock.mu.Lock()
-		defer c.stock.mu.Unlock()
 		c.stock.parting = slices.DeleteFunc(c.stock.parting, func(other *Conn) bool { return other == c })
+		c.stock.mu.Unlock()
 	}
+	c.Conn.Close()
 }
 
 // Reserve keeps one connection less, in favour of one that is borrowed for longer than a step; false: there is none to

@@ -326,15 +326,20 @@ func (j *judge) reads(h *holding) {
 	l := h.lock
 	first, fence, key, handle := l.Lease(), l.Fence(), l.Key(), l.Handle()
 	gone := l.Context().Err() != nil
+	joined, end := l.With(context.Background())
+	defer end()
+	lives := gone && joined.Err() == nil
 	token, until := l.Token(), l.Until()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for _, read := range []string{"Lease", "Fence", "Key", "Handle", "Context", "Token", "Until"} {
+	for _, read := range []string{"Lease", "Fence", "Key", "Handle", "Context", "With", "Token", "Until"} {
 		j.r.Counts[read+": read"]++
 	}
 	switch {
 	case !strings.HasSuffix(key, h.key) || first.Key != key || handle.Key != key:
 		j.breach("accuracy: %s: the lock of %s says that it is of %q, %q and %q", h.x.name, h.key, key, first.Key, handle.Key)
+	case lives || compat.FromContext(joined) != l:
+		j.breach("accuracy: %s: the lock of %s has ended, and a context that was joined with its own goes on, or is another's", h.x.name, h.key)
 	case h.over || gone:
 	case token == "" || handle.Token == "" || until.IsZero() || fence < first.Fence:
 		j.breach("accuracy: %s: the lock of %s says of itself: %+v, then fence %d, %q, %v", h.x.name, h.key, first, fence, token, until)

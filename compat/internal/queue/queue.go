@@ -517,16 +517,16 @@ func (qs *Queues[P]) again(key string, had time.Duration) bool {
 }
 
 // asks reports whether a release is to wake a client that waits elsewhere, if there is one: where somebody has had to wait
-// here, the first time, and otherwise once for each of the shortest pauses in which this process had one key or another.
-// qs.mu is held.
+// here, the first time, and where it was held for the shortest pause; otherwise once for five of those in which this process
+// had one key or another. qs.mu is held.
 func (qs *Queues[P]) asks(q *Queue[P], had time.Duration) bool {
 	if qs.Signals == nil {
 		return false
 	}
 	qs.quiet -= had
-	asks := q.contention != nil || qs.quiet <= 0
+	asks := q.contention != nil || had >= qs.Pause || qs.quiet <= 0
 	if asks {
-		qs.quiet = qs.Pause
+		qs.quiet = 5 * qs.Pause
 	}
 	return asks
 }

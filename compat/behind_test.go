@@ -46,7 +46,7 @@ func TestWaitEndsForItsOwnReasons(t *testing.T) {
 					}
 					defer s.Close()
 					other := compat.New(s.Pool(), setlock.Lua{}, compat.Options{NoRenew: true})
-					defer other.Close(background) //nolint:errcheck // it waits for the last wake-up
+					defer other.Close(background) //nolint:errcheck // it ends the moment that a release may leave to others
 					var holder *compat.Lock
 					if c.held > 0 {
 						if holder, err = other.TryLock(background, "k", time.Hour); err != nil {
@@ -65,13 +65,12 @@ func TestWaitEndsForItsOwnReasons(t *testing.T) {
 						}
 						return faulty.Over(s.Dial(), distant(&slow)), nil
 					}}, setlock.Lua{}, compat.Options{NoRenew: true})
-					defer k.Close(background) //nolint:errcheck // it waits for the last wake-up
+					defer k.Close(background) //nolint:errcheck // it ends the moment that a release may leave to others
 					if l, err := k.TryLock(background, "another", long); err != nil {
 						t.Fatal(err)
 					} else {
 						release(t, l) // the server has been checked
 					}
-					synctest.Wait() // it has been asked who waits
 					slow = max(c.slow, time.Microsecond)
 					before := inBackground(func() {
 						if alone {

@@ -364,9 +364,7 @@ func TestReleaseInItsOwnContext(t *testing.T) {
 					return nil, ctx.Err()
 				}
 			}
-			k := compat.NewOn(source, txlock.Renamed{}, compat.Options{NoRenew: true})
-			defer k.Close(background) //nolint:errcheck // it waits for the last wake-up
-			l, err := k.TryLock(t.Context(), "k", time.Minute)
+			l, err := compat.NewOn(source, txlock.Renamed{}, compat.Options{NoRenew: true}).TryLock(t.Context(), "k", time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -97,8 +97,8 @@ func (l *Lock) With(ctx context.Context) (joined context.Context, end context.Ca
 // again.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error { return l.h.Extend(ctx, ttl) }
 
-// Release hands the lock off to the next waiter in this process (until all have had it who waited
-// when its turn began), or else releases it on the server. It works when ctx has already ended, within Options.Cleanup. Nothing
+// Release hands the lock off to the next waiter in this process, until all have had the lock who waited when the first
+// holder was done, or else releases the lock on the server. It works when ctx has already ended, within Options.Cleanup. Nothing
 // renews the lock afterwards. It returns [ErrLost] if the lock was no longer ours, and then removes
 // nothing, and [ErrReleased] if it was released before. After [ErrUnknown] (the outcome could not
 // be learned), [ErrAborted], or ctx's error (an extension was still under way) it may be called

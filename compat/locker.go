@@ -37,7 +37,7 @@ type Options struct {
 	NoRenew bool
 
 	// Poll bounds the pause between two looks at a held key, where no release will be heard of. A pause begins at a fiftieth
-	// of Poll and grows by a quarter with each look. At a key that changes hands a process looks so often that a release is
+	// of Poll and doubles with each look. At a key that changes hands a process looks so often that a release is
 	// noticed after a fiftieth of Poll, on average, by whichever of those that look; the more they are, the less often does
 	// each. Each pause is shortened by up to half at random, and never goes past the moment at which the lease on the server
 	// is known to end. A waiter that a release will wake looks once in each Poll; where more than 16 wait, less often.

@@ -102,7 +102,7 @@ func (c crowd) share(t *testing.T, seed uint64) (s shares) {
 		all.Wait()
 		s.took = time.Since(began)
 		for _, k := range lockers {
-			k.Close(background) //nolint:errcheck // it waits for the last wake-ups
+			k.Close(background) //nolint:errcheck // it ends the moment that a release may leave to others
 		}
 	})
 	slices.Sort(s.passed)

@@ -207,7 +207,7 @@ func TestTurnsAlternate(t *testing.T) {
 		for _, name := range []string{"A", "B"} {
 			source := compat.Pooled(s.Pool())
 			k := compat.NewOn(source, txlock.Renamed{}, compat.Options{NoRenew: true})
-			defer k.Close(background) //nolint:errcheck // it waits for the last wake-up
+			defer k.Close(background) //nolint:errcheck // it ends the moment that a release may leave to others
 			for range 3 {
 				wg.Go(func() {
 					for range 4 {

@@ -27,7 +27,6 @@ func TestStoodStillWhileItWasReplaced(t *testing.T) {
 					}
 					if !extends {
 						must.Do(t, lock.Release(t.Context()))
-						synctest.Wait() // it has been asked who waits
 					}
 					n = -1
 					s.asked = func([][]any) {

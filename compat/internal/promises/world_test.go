@@ -203,7 +203,7 @@ func inWorld(t *testing.T, k kind, f func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f(newWorld(t, k))
-		time.Sleep(2 * time.Second) // the last wake-ups: not every client closes its Locker
+		time.Sleep(2 * time.Second) // the moment that a release may leave to others: not every client closes its Locker
 	})
 }
 

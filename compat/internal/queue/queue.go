@@ -217,7 +217,7 @@ func (qs *Queues[P]) call(q *Queue[P], g Grant[P]) {
 	}
 }
 
-// forget keeps of q, in which nobody is left, what is known of others. qs.mu is held.
+// forget keeps what is known of other clients of q, in which nobody is left. qs.mu is held.
 func (qs *Queues[P]) forget(q *Queue[P]) {
 	switch c := q.contention; {
 	case c == nil:
@@ -452,8 +452,7 @@ func (qs *Queues[P]) Released(h *Holder[P], ttl time.Duration, now time.Time) {
 	}
 }
 
-// released is Released, but for the wake-up. asks: nobody is the head of q until it was asked who waits elsewhere, after a
-// moment.
+// released is Released without the wake-up. asks: wake is to follow, after moment; until then q has no head.
 func (qs *Queues[P]) released(h *Holder[P], ttl time.Duration, now time.Time) (q *Queue[P], moment time.Duration, asks bool) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -483,7 +482,7 @@ func (qs *Queues[P]) released(h *Holder[P], ttl time.Duration, now time.Time) (q
 		}
 	}
 	if !qs.asks(q, now.Sub(h.since)) {
-		if c != nil {
+		if moment > 0 {
 			c.free = now.Add(moment)
 		}
 		qs.left(h, Grant[P]{Yield: moment})
@@ -502,8 +501,8 @@ func (qs *Queues[P]) wake(q *Queue[P], moment time.Duration) {
 	qs.call(q, Grant[P]{Woken: woken})
 }
 
-// again reports whether this process has had one key so long, again and again, that it may keep others out who can't say
-// that they wait. qs.mu is held.
+// again reports whether this process has had one key for long, in many short turns: clients that can't be woken may have
+// been kept out. qs.mu is held.
 func (qs *Queues[P]) again(key string, had time.Duration) bool {
 	if qs.last.key != key {
 		qs.last.key, qs.last.had = key, 0
@@ -516,9 +515,9 @@ func (qs *Queues[P]) again(key string, had time.Duration) bool {
 	return long
 }
 
-// asks reports whether a release is to wake a client that waits elsewhere, if there is one: where somebody has had to wait
-// here, the first time, and where it was held for the shortest pause; otherwise once for five of those in which this process
-// had one key or another. qs.mu is held.
+// asks reports whether a release looks for a waiter elsewhere: the first release of the process, one of a key for which
+// somebody has waited here, one of a lock that was held for the shortest pause, and else one release for each five shortest
+// pauses of holding any key. qs.mu is held.
 func (qs *Queues[P]) asks(q *Queue[P], had time.Duration) bool {
 	if qs.Signals == nil {
 		return false

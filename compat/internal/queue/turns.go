@@ -2,12 +2,14 @@ package queue
 
 import "time"
 
-// turns are how this process and others share a key, by two rules:
+// turns share a key between processes by two rules:
 //
-// A lock goes on within a process until all who waited there when its first holder was done have had it, and for the shortest
-// pause at least; then its release wakes the client elsewhere that has waited longest, which goes first, and this process waits
-// behind it. Where nobody was woken, there may be some who can't be: then it leaves the key free for a moment, after each
-// turn as long as one of them makes use of that, and else more and more seldom.
+// A process passes a lock on until all have had the lock who waited when the first holder was done, and for the shortest pause
+// at least. The release at the end of that turn wakes the client elsewhere that has waited longest, and the process waits
+// behind that client.
+//
+// Some clients can't be woken. For them a process leaves the key free for a moment: after each turn as long as somebody
+// uses the moment, and else more and more seldom.
 type turns struct {
 	began   time.Time     // its turn; zero: it has none
 	crowd   int           // who waited then
@@ -17,11 +19,11 @@ type turns struct {
 	unused  int // moments in a row of which nobody made use
 }
 
-// seldom is how many times the length of a moment lie between two, at most, if nobody makes use of them and no client can
-// be woken; rarely, if some can: hardly anyone need be there who can't.
+// Between two moments that nobody uses lie at most so many shortest pauses of holding the key: seldom where no client can be
+// woken, rarely where clients can.
 const seldom, rarely = 20, 200
 
-// missed is how many moments in a row nobody need make use of though somebody waits: those that look may just miss them.
+// missed moments in a row prove nothing: a client that looks may just miss each of them.
 const missed = 8
 
 // begin begins a turn, unless one is under way.
@@ -51,8 +53,8 @@ func (t *turns) end(now time.Time) {
 	t.began = time.Time{}
 }
 
-// leaves reports whether the key is to be free for a moment now, and notes that it is: by the chance of a clock's last digits,
-// or all that have taken turns for so long would leave theirs one after the other.
+// leaves reports whether the key is to be free for a moment now, and counts the moment. The clock's last digits add chance:
+// processes that began to take turns together would else leave their moments together.
 func (t *turns) leaves(moment time.Duration, most int, now time.Time) bool {
 	if chance := float64(now.Nanosecond()/1000%1000) / 1000; float64(t.had) < (0.5+chance)*float64(min(2*moment<<min(max(t.unused-missed, 0), 8), time.Duration(most)*moment)) {
 		return false
@@ -62,13 +64,12 @@ func (t *turns) leaves(moment time.Duration, most int, now time.Time) bool {
 	return true
 }
 
-// used notes that somebody took the key whom nobody had woken.
+// used notes that a client took the key without a wake-up.
 func (t *turns) used() { t.unused /= 2 }
 
-// looks are how often a process looks at a key that others have, of whose end nobody will tell it. However many such
-// processes there are, a release is to be noticed after the shortest pause, on average: each of them takes so many looks
-// until it has the key as there are such pauses in one turn of a holder. One that takes more looks less often in its next
-// wait, and one that takes less looks more often.
+// looks pace a process that can't be woken. However many such processes look at a key, a release is to be noticed after the
+// shortest pause, on average. So each process aims at as many looks in a wait as shortest pauses fit into one turn of a
+// holder. After a wait with more looks the pauses grow, after a wait with fewer they shrink.
 type looks struct {
 	usual   time.Duration // the pause between two
 	learned bool          // from a wait before
@@ -93,8 +94,8 @@ func (l *looks) change(now time.Time) {
 	l.changed = now
 }
 
-// due is how many looks a wait is to take. turn is how long those of this process take, which tells more than what it has
-// seen of others'; 0: it has had none.
+// due is how many looks a wait is to take. turn is how long this process's own turns take, which is exact where the turns of
+// others are only seen by looks; 0: there was none.
 func (l *looks) due(turn, least time.Duration) int {
 	if turn == 0 {
 		turn = l.stands
@@ -102,9 +103,9 @@ func (l *looks) due(turn, least time.Duration) int {
 	return max(int(turn/least), 1)
 }
 
-// next is the pause before the next look. While the key does not change hands it grows. A process that has waited for longer
-// than usual looks more often: by chance alone one of them would be passed over for long. If that is of no use, there are
-// more of them than it knew of. turn is how long those of this process take.
+// next is the pause before the next look. While the key does not change hands, the pauses double. Where holders take turns,
+// a process that has waited for longer than usual looks more often, or chance would pass over one process for long. A wait
+// that stays without success tells of more processes than before: then the pauses grow, too, and soon in a first wait.
 func (l *looks) next(now func() time.Time, turn, least, most time.Duration) time.Duration {
 	l.n++
 	l.usual = max(l.usual, least)
@@ -112,14 +113,14 @@ func (l *looks) next(now func() time.Time, turn, least, most time.Duration) time
 		return min(l.usual<<min(l.n-1, 10), most)
 	}
 	due := l.due(turn, least)
-	if l.n > 32*due {
+	if l.n > 32*due || !l.learned && l.n > 2*due {
 		l.usual = min(l.usual*5/4, most)
 	}
 	d := min(max(l.usual*time.Duration(2*due)/time.Duration(l.n), l.usual/8, least), 2*l.usual)
 	return min(max(d, now().Sub(l.changed)/8), most)
 }
 
-// anew notes that another waits now: one who has little time must not inherit a pause that is longer.
+// anew begins the pauses for another waiter: a long pause might outlast the time that this one has.
 func (l *looks) anew() {
 	if l.changed.IsZero() {
 		l.n = 0

@@ -5,9 +5,8 @@
 //	a release    RPOPLPUSH waiters wake; EXPIRE wake 60  when the key is gone
 //
 // The client that registered first is named first, and the one that has listened longest gets
-// the wake-up; that they need not be the same harms nobody, there is one for each. One that was woken and found another
-// client faster registers as the next. If nobody
-// waits nothing is written. Foreign clients know nothing of it, and a wake-up can get lost
+// the wake-up; that they need not be the same harms nobody, there is one for each. A client that was woken in vain, because
+// another was faster, registers as the next. If nobody waits nothing is written. Foreign clients know nothing of it, and a wake-up can get lost
 // with a connection: so a waiter looks all the same, slowly. It looks once when it has
 // registered, for a release that came before that.
 //

@@ -89,8 +89,13 @@ func (s *Stock) makeRoom(pinned bool) bool {
 	case !pinned || s.Most == 0:
 		return false
 	}
-	s.part(max(slices.IndexFunc(s.kept, func(c *Conn) bool { return c.pin == 0 }), 0))
+	s.spareOne()
 	return true
+}
+
+// spareOne has the oldest go back that no lease has pinned, or else the oldest. s.mu is held.
+func (s *Stock) spareOne() {
+	s.part(max(slices.IndexFunc(s.kept, func(c *Conn) bool { return c.pin == 0 }), 0))
 }
 
 // keep puts c among those that are kept. s.mu is held.
@@ -143,7 +148,7 @@ func (s *Stock) Reserve() bool {
 		return false
 	}
 	if s.Most--; len(s.kept) > s.Most {
-		s.part(max(slices.IndexFunc(s.kept, func(c *Conn) bool { return c.pin == 0 }), 0))
+		s.spareOne()
 	}
 	return true
 }

@@ -14,8 +14,22 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// signalRetry is how long releases wake nobody after a server has refused that: polling is enough.
-const signalRetry = 10 * time.Minute
+// silences is for how long releases wake nobody after a wake-up ended with err. What a server says of the moment, or of one
+// key, says nothing about the next wake-up. A user who may not, or a server that lacks the command, is not asked again soon:
+// polling is enough. A connection that ended may have been a proxy's answer to a command that it does not know, or any end.
+func silences(err error) time.Duration {
+	var refused redis.Error
+	_, notNow := answer.NotNow(err)
+	switch {
+	case protocol.OutcomeOf(err) == protocol.NotSent:
+		return 0
+	case answer.Closed(err):
+		return time.Second
+	case !errors.As(err, &refused), notNow, answer.Passes(err), answer.Elsewhere(err), answer.NotString(refused):
+		return 0
+	}
+	return 10 * time.Minute
+}
 
 // blocks is for how long a waiter listens at once, at most, and the first time: a read timeout that is shorter than that
 // would end its connection.
@@ -58,8 +72,8 @@ func (s *server) signals(now func() time.Time, pause func(time.Duration), step, 
 				woken, err = signal.Wake(c, lists(key))
 				return err
 			})
-			if refused := (redis.Error)(""); answer.Closed(err) || errors.As(err, &refused) {
-				s.silent.Store(now().Add(signalRetry).UnixNano()) // a user who may not, a proxy that does not know it
+			if retry := silences(err); retry > 0 {
+				s.silent.Store(now().Add(retry).UnixNano())
 			}
 			return woken
 		},

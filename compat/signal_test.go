@@ -316,6 +316,7 @@ func TestManyListenAsOne(t *testing.T) {
 	}
 	p := s.Pool()
 	k := signalled(p, txlock.Renamed{}, compat.Options{NoRenew: true})
+	release(t, try(t, k, "checked"))
 	ctx, cancel := context.WithCancel(background)
 	const all = 1000
 	var wg sync.WaitGroup
@@ -422,4 +423,61 @@ func TestSignalOverABrokenNetwork(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What a server says of the moment, or a connection that ends, silences no later release: the next one wakes who waits.
+// What a user may not do is not asked again.
+func TestRefusalsThatPassSilenceNobody(t *testing.T) {
+	for reply, again := range map[redis.Error]bool{
+		"READONLY You can't write against a read only replica.":             true,
+		"LOADING Redis is loading the dataset in memory":                    true,
+		"BUSY Redis is busy running a script.":                              true,
+		"OOM command not allowed when used memory > 'maxmemory'.":           true,
+		"WRONGTYPE Operation against a key holding the wrong kind of value": true,
+		"": true, // the connection ends
+		"NOPERM this user has no permissions to run the 'rpoplpush' command": false,
+		"ERR unknown command 'RPOPLPUSH'":                                    false,
+	} {
+		t.Run(string(reply), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, net := still(t, "7.0"), new(faulty.Network)
+				source := compat.Pooled(&redis.Pool{MaxIdle: 8, Dial: func() (redis.Conn, error) { return net.Conn(s.Dial()), nil }})
+				holder := compat.NewOn(source, txlock.Renamed{}, compat.Options{NoRenew: true})
+				defer holder.Close(background) //nolint:errcheck // nothing is held
+				net.Expect(func(m faulty.Message) (f faulty.Fate) {
+					switch {
+					case m.Name != "RPOPLPUSH":
+					case reply == "":
+						f.Loss = faulty.LostRequest
+					default:
+						f = faulty.Answer(reply)
+					}
+					return f
+				})
+				release(t, try(t, holder, "another"))
+				time.Sleep(2 * time.Second)
+				net.Expect(nil)
+				l := try(t, holder, "k")
+				waiter := signalled(s.Pool(), txlock.Renamed{}, compat.Options{NoRenew: true})
+				ctx, cancel := context.WithTimeout(background, time.Minute)
+				defer cancel()
+				got := inBackground(func() {
+					next, err := waiter.Lock(ctx, "k", time.Minute)
+					if (err == nil) != again {
+						t.Errorf("who waited for the next release: %v", err)
+					}
+					if err == nil {
+						release(t, next)
+					}
+				})
+				time.Sleep(time.Second)
+				release(t, l)
+				<-got
+				if asked := slices.ContainsFunc(net.Sent(), func(m faulty.Message) bool { return m.Name == "RPOPLPUSH" }); asked != again {
+					t.Errorf("the next release asked who waits: %v", asked)
+				}
+				waiter.Close(background) //nolint:errcheck // nothing is held
+			})
+		})
+	}
 }

@@ -367,6 +367,40 @@ func TestAlgorithmsAreOnePage(t *testing.T) {
 	}
 }
 
+// The engine is read in short pieces. The lease machine's switch is one table of events, and not cut.
+func TestEngineIsInShortPieces(t *testing.T) {
+	dirs, err := filepath.Glob("internal/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	short := 0
+	for _, dir := range append(dirs, ".", "protocol") {
+		switch filepath.Base(dir) {
+		case "chaos", "mutants", "promises", "simulate", "history", "faulty": // what tests it
+			continue
+		}
+		for _, f := range parse(t, dir) {
+			file := f.set.File(f.file.Pos())
+			if n := file.LineCount(); n > 401 { // one more than there are newlines
+				t.Errorf("%s has %d lines, want 400 at most", file.Name(), n)
+			}
+			for _, d := range f.file.Decls {
+				d, ok := d.(*ast.FuncDecl)
+				if !ok {
+					continue
+				}
+				n := f.set.Position(d.End()).Line - f.set.Position(d.Pos()).Line - 1
+				if short++; n > 60 && !(dir == "internal/lease" && d.Name.Name == "On") {
+					t.Errorf("%s: %s has %d lines, want 60 at most", f.at(d), d.Name.Name, n)
+				}
+			}
+		}
+	}
+	if short < 500 {
+		t.Errorf("%d functions were looked at", short)
+	}
+}
+
 // What a user hands in is never asked by a type assertion what else it can: a wrapper would lose
 // it. Assertions are for replies, errors and what the engine itself has put somewhere.
 func TestNoAbilityIsDiscovered(t *testing.T) {

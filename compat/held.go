@@ -3,6 +3,7 @@ package compat
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -326,3 +327,28 @@ func (l *held) ttl() time.Duration {
 	defer l.mu.Unlock()
 	return l.state.Claim().TTL
 }
+
+func (l *held) Detach(ctx context.Context) (Handle, error) {
+	if err := l.begin(ctx); err != nil {
+		return Handle{}, err
+	}
+	defer l.end()
+	for try := 1; ; try++ {
+		le := l.current()
+		switch l.on(lease.Event{Kind: lease.Detach, At: l.k.now()}, le) {
+		case lease.OK:
+			l.k.queues.Gone(&l.place)
+			return Handle{Key: l.lease.Key, Token: l.current().Value}, nil
+		case lease.Over:
+			return Handle{}, l.over()
+		}
+		if try == 2 {
+			return Handle{}, &UnknownError{Lease: le.Lease, Err: errLate}
+		}
+		if _, err := l.k.read(ctx, l); err != nil {
+			return Handle{}, err
+		}
+	}
+}
+
+var errLate = errors.New("setnxlock: an extension that was sent may still arrive; extend once more")

@@ -1,37 +1,135 @@
 package compat
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"math"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
-	"github.com/setnxlock/setnxlock/compat/internal/oneline"
 	"github.com/setnxlock/setnxlock/compat/internal/queue"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// A wait is what one waiter knows: what it last saw on the key, and since when the server has not answered.
+// A wait is one call of Lock or Do: what it waits for, and what it knows.
 type wait struct {
 	k     *Locker
 	key   string
 	ttl   time.Duration
+	bound bool // the lock ends with the caller's context
+	start time.Time
+	tries int // attempts made
+
 	queue *queue.Queue[loose]
-	yield time.Duration // others have the first go: look after so long; 0: nobody has
-	late  time.Duration // the pause while the end that was known has come, and the key is there; 0: it has not come
+	entry *queue.Entry[loose] // its place in the queue; nil: it is at the head
 
 	ctx    context.Context // the caller's, with the waiter's name if the lock has to do with who waits
 	waiter string
 
-	held   *HeldError // what was in the way, when it was last looked
-	holder string     // the last value that was
-	open   *Grant     // what an attempt may have left on a server that is being replaced; nil: nothing
-	failed time.Time  // since when nothing but errors came; zero: the last step went well
-	asked  time.Time  // when the first of the steps began that failed, or else the last step
+	yield  time.Duration // others have the first go: look after so long; 0: nobody has
+	late   time.Duration // the pause while the end that was known has come, and the key is there; 0: it has not come
+	held   *HeldError    // what was in the way, when it was last looked
+	holder string        // the last value that was
+	open   *Grant        // what an attempt may have left on a server that is being replaced; nil: nothing
+	failed time.Time     // since when nothing but errors came; zero: the last step went well
+	asked  time.Time     // when the first of the steps began that failed, or else the last step
+}
+
+// lock waits for the lock, until ctx ends or an error comes that waiting does not cure.
+func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Duration) (*held, error) {
+	start := k.now()
+	key, err := k.valid(key, ttl)
+	if err != nil {
+		return nil, err
+	}
+	if !k.crew.Enter() {
+		return nil, ErrClosed
+	}
+	defer k.crew.Leave()
+	q, entry, yield, err := k.queues.Join(key, ttl)
+	if err != nil {
+		return nil, err
+	}
+	op, end := k.crew.Operation(ctx)
+	defer end()
+	w := wait{k: k, key: key, ttl: ttl, bound: bound, start: start, queue: q, entry: entry}
+	w.name(op)
+	return w.run(ctx, yield)
+}
+
+// run goes from turn to turn: to the head of the queue, an attempt, and a pause until the next is worth making.
+func (w *wait) run(ctx context.Context, yield time.Duration) (l *held, err error) {
+	acquired := false
+	defer func() {
+		if w.entry == nil {
+			w.k.queues.Leave(w.queue)
+		}
+		if w.tries > 0 && !acquired {
+			w.leave(err)
+		}
+	}()
+	if yield > 0 {
+		err = w.yieldTo(ctx, queue.Grant[loose]{Yield: yield})
+	}
+	for err == nil {
+		if w.entry != nil {
+			if l, err = w.await(ctx); l != nil || err != nil {
+				return l, err
+			}
+			continue
+		}
+		if w.k.queues.Closed() {
+			return nil, ErrClosed
+		}
+		var g Grant
+		w.tries++
+		if g, err = w.attempt(); err == nil {
+			acquired = true
+			return w.hold(ctx, g)
+		}
+		err = w.failedBy(ctx, g, err)
+	}
+	return nil, err
+}
+
+// hold makes a Lock of what was waited for.
+func (w *wait) hold(ctx context.Context, g Grant) (*held, error) {
+	return w.k.hold(ctx, w.bound, g, w.ttl, !w.k.o.NoRenew, w.start, w.tries)
+}
+
+// await waits in the queue for the lock itself, or for the head. A lock that was passed on, and can't be extended, leaves
+// its waiter at the head.
+func (w *wait) await(ctx context.Context) (*held, error) {
+	g, granted := w.k.queues.Await(ctx, w.entry)
+	switch {
+	case !granted:
+		return nil, w.gaveUp(ctx, nil)
+	case g.Failed != nil:
+		return nil, g.Failed
+	}
+	w.entry = nil
+	if g.Passed != nil {
+		var err error
+		onPanic(func() { err = w.k.inherit(w.ctx, w.queue, g.Passed, w.ttl) }, func() { w.k.undo(w.ctx, g.Passed, nil) }) //nolint:errcheck // a panic is on its way
+		if err == nil {
+			return w.hold(ctx, g.Passed.current())
+		}
+		if ctx.Err() != nil {
+			return nil, w.gaveUp(ctx, err)
+		}
+	}
+	return nil, w.yieldTo(ctx, g)
+}
+
+// failedBy pauses after an attempt that ended with err, or returns what ends the wait, also of those behind it whom it
+// concerns.
+func (w *wait) failedBy(ctx context.Context, g Grant, err error) error {
+	if err = w.after(ctx, g, err); err == nil {
+		return nil
+	}
+	if !limit.Ended(ctx) && !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrUnknown) {
+		w.k.queues.Fail(w.queue, err, w.concerns(err))
+	}
+	return w.k.closed(err)
 }
 
 // asks notes that a step begins.
@@ -41,8 +139,8 @@ func (w *wait) asks() {
 	}
 }
 
-// attempt makes the n-th attempt, once what an earlier one may have left is gone.
-func (w *wait) attempt(n int) (Grant, error) {
+// attempt makes one, once what an earlier one may have left is gone.
+func (w *wait) attempt() (Grant, error) {
 	w.asks()
 	if w.open != nil {
 		if err := w.k.undo(w.ctx, newLoose(*w.open, w.ttl, w.k.now()), nil); err != nil {
@@ -50,7 +148,7 @@ func (w *wait) attempt(n int) (Grant, error) {
 		}
 		w.open = nil
 	}
-	return w.k.attempt(w.ctx, w.key, w.ttl, n)
+	return w.k.attempt(w.ctx, w.key, w.ttl, w.tries)
 }
 
 // WaitingAs returns a context in which TryLock and Inspect are parts of one wait by the client
@@ -82,15 +180,14 @@ func (w *wait) leave(err error) {
 	s.leave(step, w.key, w.waiter)
 }
 
-// after returns when another attempt is worth making after the n-th ended with
-// err; or, if a lock of ours has the key now, an entry in the queue; or the error that
-// ends the wait.
-func (w *wait) after(ctx context.Context, g Grant, err error, n int) (*queue.Entry[loose], error) {
+// after returns when another attempt is worth making after one that ended with err, or, if a lock of ours has the key
+// now, with an entry in the queue; or it returns the error that ends the wait.
+func (w *wait) after(ctx context.Context, g Grant, err error) error {
 	var held *HeldError
 	var unknown *UnknownError
 	switch {
 	case limit.Ended(ctx):
-		return nil, w.gaveUp(ctx, err)
+		return w.gaveUp(ctx, err)
 	case errors.As(err, &unknown) && !unknown.Lease.Ambiguous && w.elects(err) && !w.failing(err):
 		w.open = &g // looked for on the successor, which may have it
 	case protocol.OutcomeOf(err) == protocol.Refused && errors.Is(err, ErrHeld):
@@ -105,47 +202,47 @@ func (w *wait) after(ctx context.Context, g Grant, err error, n int) (*queue.Ent
 		// it passes
 	case errors.Is(err, ErrUnsafeServer), errors.Is(err, ErrForeign), errors.Is(err, ErrInvalid), errors.Is(err, ErrUnknown), errors.Is(err, ErrClosed),
 		errors.Is(err, ErrDenied), errors.Is(err, ErrUnanswered):
-		return nil, err
+		return err
 	case errors.Is(err, ErrLost):
-		return nil, nil // taken, and run out before the reply came: ask again
-	case n == 1 || w.failing(err):
-		return nil, err
+		return nil // taken, and run out before the reply came: ask again
+	case w.tries == 1 || w.failing(err):
+		return err
 	}
-	e, _, err := w.sleep(ctx, time.Time{})
-	return e, err
+	_, err = w.sleep(ctx, time.Time{})
+	return err
 }
 
 // yieldTo lets others go first, if it is their turn: a client that was woken has the key soon, and any other for a moment.
-func (w *wait) yieldTo(ctx context.Context, g queue.Grant[loose]) (e *queue.Entry[loose], err error) {
+func (w *wait) yieldTo(ctx context.Context, g queue.Grant[loose]) (err error) {
 	switch {
 	case g.Woken:
 		w.yield = 2 * w.k.o.least()
 		return w.untilFree(ctx, time.Time{})
 	case g.Yield > 0:
 		w.yield = g.Yield
-		e, _, err = w.sleep(ctx, time.Time{})
+		_, err = w.sleep(ctx, time.Time{})
 	}
-	return e, err
+	return err
 }
 
 // untilFree looks at the key, and only looks, until an attempt may succeed: a
 // refused write costs the AOF and the replicas, and on 2.2.0–2.2.9 only a read
 // makes the server notice that a key has expired.
-func (w *wait) untilFree(ctx context.Context, until time.Time) (*queue.Entry[loose], error) {
+func (w *wait) untilFree(ctx context.Context, until time.Time) error {
 	for unwoken := false; ; {
-		e, try, err := w.sleep(ctx, until)
-		if e != nil || try || err != nil {
-			return e, err
+		try, err := w.sleep(ctx, until)
+		if w.entry != nil || try || err != nil {
+			return err
 		}
 		w.asks()
 		st, err := w.k.inspect(w.ctx, w.key, w.ttl)
 		switch {
 		case limit.Ended(ctx):
-			return nil, w.gaveUp(ctx, err)
+			return w.gaveUp(ctx, err)
 		case errors.Is(err, ErrForeign):
-			return nil, err
+			return err
 		case err != nil && w.failing(err):
-			return nil, err
+			return err
 		case err != nil:
 			until = time.Time{}
 			continue
@@ -154,7 +251,7 @@ func (w *wait) untilFree(ctx context.Context, until time.Time) (*queue.Entry[loo
 		if st.Status == StatusFree || st.Status == StatusDead || st.Open {
 			pause := w.k.queues.Unwoken(w.queue)
 			if pause == 0 || unwoken || w.late > 0 || st.Status != StatusFree {
-				return nil, nil
+				return nil
 			}
 			unwoken, until, w.yield = true, time.Time{}, pause
 			continue
@@ -199,45 +296,15 @@ func (w *wait) repair(ctx context.Context, st State) {
 	}
 }
 
-// elects reports that another server may take the place of the one that did not answer.
-func (w *wait) elects(err error) bool {
-	return errors.Is(err, ErrElection) || errors.Is(err, ErrTimeout) && w.k.abilities.Epoch != nil
-}
-
-// waitedOut reports that err does not end a wait before it has come for a whole ttl.
-func (w *wait) waitedOut(err error) bool {
-	return !errors.Is(err, ErrUnknown) && answer.Passes(err) || w.elects(err)
-}
-
-// concerns returns the longest ttl with which a wait would have ended with err, too, had it begun
-// when the server last answered: those that wait behind this one need not ask. A short ttl of this one
-// proves nothing to them.
-func (w *wait) concerns(err error) time.Duration {
-	silent := w.k.now().Sub(w.asked)
-	if silent >= w.k.o.Timeout && !w.waitedOut(err) {
-		return math.MaxInt64 // the limit of a first attempt, whatever the ttl
-	}
-	return silent
-}
-
-// failing reports that the server has not answered for a whole ttl.
-func (w *wait) failing(err error) bool {
-	now := w.k.now()
-	if w.failed.IsZero() {
-		w.failed = now
-	}
-	return now.Sub(w.failed) >= w.ttl
-}
-
 // sleep pauses, shortened by up to half at random so that waiters spread out, and not past until but for a little, which is
 // as random: those who wait for one end would else all come at the same moment, and with getset:classic overwrite each
-// other's lease. What happens in between wakes it: a lock of ours takes the key (then it returns an entry in the queue), or
+// other's lease. What happens in between wakes it: a lock of ours takes the key (then it has an entry in the queue), or
 // something makes it worth while to try, or to look.
-func (w *wait) sleep(ctx context.Context, until time.Time) (e *queue.Entry[loose], try bool, err error) {
+func (w *wait) sleep(ctx context.Context, until time.Time) (try bool, err error) {
 	k := w.k
-	e, news, d, err := k.queues.Wakeable(w.queue, w.ttl)
-	if e != nil || err != nil {
-		return e, false, err
+	entry, news, d, err := k.queues.Wakeable(w.queue, w.ttl)
+	if w.entry = entry; entry != nil || err != nil {
+		return false, err
 	}
 	left := k.o.Clock.Until(until)
 	if w.yield > 0 {
@@ -257,18 +324,18 @@ func (w *wait) sleep(ctx context.Context, until time.Time) (e *queue.Entry[loose
 		select {
 		case <-t.C:
 			w.yield = 0
-			return nil, false, nil
+			return false, nil
 		case <-news:
 			try, err := k.queues.Heard(w.queue)
 			if err != nil {
-				return nil, false, err
+				return false, err
 			}
 			if try || w.yield == 0 {
 				w.yield = 0
-				return nil, try, nil
+				return try, nil
 			}
 		case <-ctx.Done():
-			return nil, false, w.gaveUp(ctx, nil)
+			return false, w.gaveUp(ctx, nil)
 		}
 	}
 }
@@ -277,38 +344,3 @@ func (w *wait) sleep(ctx context.Context, until time.Time) (e *queue.Entry[loose
 func (w *wait) jittered(d time.Duration) time.Duration {
 	return d - time.Duration(w.k.o.Rand()*float64(d)/2)
 }
-
-// gaveUp is the error of a wait that its context ended. It never is ErrHeld:
-// the caller gave up, whatever the key holds; an outcome that stayed unknown is
-// said too.
-func (w *wait) gaveUp(ctx context.Context, err error) error {
-	if ctx.Err() == nil { // a connection noticed first; a caller who asks the context is to hear the same
-		select {
-		case <-ctx.Done():
-		case <-limit.After(w.k.o.Cleanup):
-		}
-	}
-	why := cmp.Or(ctx.Err(), context.DeadlineExceeded)
-	var u *UnknownError
-	if errors.As(err, &u) || w.open != nil {
-		if u == nil {
-			u = &UnknownError{Lease: w.open.Lease, Err: ErrElection}
-		}
-		return fmt.Errorf("setnxlock: waiting for %q: %w", w.key, oneline.Join(why, u))
-	}
-	if w.held != nil {
-		return gaveUp{fmt.Errorf("setnxlock: waiting for %q: %w (last seen: %v)", w.key, why, w.held), w.held}
-	}
-	return fmt.Errorf("setnxlock: waiting for %q: %w", w.key, why)
-}
-
-// A gaveUp error shows errors.As the [*HeldError] that was seen last, and is not ErrHeld: the caller gave up, whatever
-// the key holds.
-type gaveUp struct {
-	error
-	held *HeldError
-}
-
-func (e gaveUp) Unwrap() error { return e.error }
-
-func (e gaveUp) As(target any) bool { return errors.As(e.held, target) }

@@ -60,47 +60,6 @@ type Holder[P any] struct {
 	since time.Time
 }
 
-// An Entry is one that waits.
-type Entry[P any] struct {
-	queue      *Queue[P]
-	next, prev *Entry[P]
-	ttl        time.Duration // of the lock that it waits for
-	called     bool          // out of the queue: its grant is in the channel
-	granted    chan Grant[P] // has room for one
-}
-
-// A Grant is what an entry waits for: the head of the queue, and perhaps more.
-type Grant[P any] struct {
-	Passed *P            // the lock itself
-	Yield  time.Duration // others are to have a chance first: pause for so long
-	Woken  bool          // a client elsewhere was woken, and has the first go
-	Failed error         // not a grant, but why there will be none
-}
-
-// contention is what a queue knows once somebody has had to wait.
-type contention struct {
-	turns
-	looks
-	cannotHandOff bool // a lease that was handed off could not be extended: no more of it
-
-	news chan struct{} // wakes the head
-	try  bool          // with it: an attempt is worth making, not just a look
-
-	listener *listener
-	woken    bool      // a wake-up came, and nobody here has made use of it yet
-	vain     bool      // the last that came was of no use: another client was faster
-	free     time.Time // until when it is left to them
-	front    string    // which of those who wait was to be woken next when the key was last seen to change hands
-	silent   bool      // it changes hands without that anybody is woken
-
-	// What the heads have seen of a key that nothing may ever end: the value that was read,
-	// and since when it has stood unchanged. Heads come and go with their contexts; what is
-	// seen must outlast them, or a dead key is never repaired.
-	watched bool
-	seen    string
-	since   time.Time
-}
-
 // Join returns key's queue, and an entry in it unless the caller, who wants the lock for ttl, is its
 // head at once: then others may have the first go for so long.
 func (qs *Queues[P]) Join(key string, ttl time.Duration) (*Queue[P], *Entry[P], time.Duration, error) {
@@ -147,52 +106,6 @@ func (qs *Queues[P]) queue(key string) *Queue[P] {
 	return q
 }
 
-func (qs *Queues[P]) newEntry(q *Queue[P], ttl time.Duration) *Entry[P] {
-	qs.contended(q)
-	return &Entry[P]{queue: q, ttl: ttl, granted: make(chan Grant[P], 1)}
-}
-
-// kept is of how many keys it is kept that others have had them.
-const kept = 64
-
-func (qs *Queues[P]) contended(q *Queue[P]) *contention {
-	if q.contention == nil {
-		c := &contention{news: make(chan struct{}, 1)}
-		if q.contention = c; qs.Signals != nil {
-			c.unused = 2 * missed // nobody need be there who can't be woken
-		}
-		if q.here != nil {
-			c.begin(q.here.since)
-		}
-	}
-	return q.contention
-}
-
-// pop takes the first entry out of the queue. The queues' mutex is held.
-func (q *Queue[P]) pop() *Entry[P] {
-	e := q.first
-	e.unlink()
-	e.called = true
-	return e
-}
-
-func (e *Entry[P]) unlink() {
-	if e.prev != nil {
-		e.prev.next = e.next
-	} else {
-		e.queue.first = e.next
-	}
-	if e.next != nil {
-		e.next.prev = e.prev
-	} else {
-		e.queue.last = e.prev
-	}
-	e.next, e.prev = nil, nil
-}
-
-// Grant is for an entry that Successor returned, once.
-func (e *Entry[P]) Grant(g Grant[P]) { e.granted <- g }
-
 // call makes the first entry the head, if there is none and no lock of ours has the key, and
 // forgets a queue in which nobody is left. qs.mu is held.
 func (qs *Queues[P]) call(q *Queue[P], g Grant[P]) {
@@ -214,25 +127,6 @@ func (qs *Queues[P]) call(q *Queue[P], g Grant[P]) {
 			delete(qs.of, q.key)
 			qs.forget(q)
 		}
-	}
-}
-
-// forget keeps what is known of other clients of q, in which nobody is left. qs.mu is held.
-func (qs *Queues[P]) forget(q *Queue[P]) {
-	switch c := q.contention; {
-	case c == nil:
-		qs.spare = q
-	case c.unused < 2*missed:
-		for key := range qs.known { // any of them
-			if len(qs.known) < kept {
-				break
-			}
-			delete(qs.known, key)
-		}
-		if qs.known == nil {
-			qs.known = make(map[string]*contention)
-		}
-		qs.known[q.key] = c
 	}
 }
 
@@ -282,16 +176,6 @@ func (qs *Queues[P]) quit(e *Entry[P]) (g Grant[P], called bool) {
 		g = <-e.granted // without the mutex: Successor's caller may still be about to bring it
 	}
 	return g, called
-}
-
-func (qs *Queues[P]) passOn(q *Queue[P], g Grant[P]) bool {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	if q.first == nil {
-		return false
-	}
-	q.pop().granted <- g
-	return true
 }
 
 // Took notes that h has key since then.
@@ -359,54 +243,6 @@ func (qs *Queues[P]) Heard(q *Queue[P]) (try bool, err error) {
 	return try, nil
 }
 
-// Elsewhere notes that a client elsewhere has the key: others do get their turns. changed: it took the key since the head
-// last looked. Whether a release wakes those who wait is told by the name of the one who is next: it changes.
-func (qs *Queues[P]) Elsewhere(ctx context.Context, q *Queue[P], changed bool) {
-	qs.mu.Lock()
-	c := q.contention
-	if c == nil || q.here != nil {
-		qs.mu.Unlock()
-		return
-	}
-	c.began = time.Time{} // this process has no turn
-	deaf := qs.Signals == nil || c.silent || qs.Now().Before(qs.listenRetryAt)
-	if c.vain = c.vain || c.woken; c.woken || deaf {
-		c.used()
-	}
-	if c.woken = false; changed {
-		c.change(qs.Now())
-	}
-	asks := changed && !deaf && c.listener != nil && c.listener.registered
-	qs.mu.Unlock()
-	if !asks {
-		return
-	}
-	next := qs.Signals.Next(ctx, q.key)
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	c.silent = next != "" && next == c.front
-	c.front = next
-}
-
-// Unchanged notes what the head has read, and returns for how long the same value has stood
-// there as one that is watched: that may have to be repaired.
-func (qs *Queues[P]) Unchanged(q *Queue[P], value string, watched bool, now time.Time) time.Duration {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	c := qs.contended(q)
-	if !watched || !c.watched || value != c.seen {
-		c.watched, c.seen, c.since = watched, value, now
-	}
-	return now.Sub(c.since)
-}
-
-// Repaired notes that it was tried: the value has to stand as long again.
-func (qs *Queues[P]) Repaired(q *Queue[P], now time.Time) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	qs.contended(q).since = now
-}
-
 // Successor returns the first entry, at the head from now on, if h's lock is to be handed off to it. A head that is there
 // already (h's lock was taken past the queue) stays the only one.
 func (qs *Queues[P]) Successor(h *Holder[P], able bool, ttl time.Duration, now time.Time) *Entry[P] {
@@ -423,13 +259,6 @@ func (qs *Queues[P]) Successor(h *Holder[P], able bool, ttl time.Duration, now t
 	c.served++
 	q.here, q.headed, c.try = nil, true, false
 	return q.pop()
-}
-
-// CannotHandOff notes that a lock of this kind, once passed on, could not be extended.
-func (qs *Queues[P]) CannotHandOff(q *Queue[P]) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	qs.contended(q).cannotHandOff = true
 }
 
 // Gone notes that h's lock is lost or detached: the first entry asks.
@@ -501,47 +330,6 @@ func (qs *Queues[P]) wake(q *Queue[P], moment time.Duration) {
 	qs.call(q, Grant[P]{Woken: woken})
 }
 
-// again reports whether this process has had one key for long, in many short turns: clients that can't be woken may have
-// been kept out. qs.mu is held.
-func (qs *Queues[P]) again(key string, had time.Duration) bool {
-	if qs.last.key != key {
-		qs.last.key, qs.last.had = key, 0
-	}
-	qs.last.had += had
-	long := qs.last.had >= seldom*5*qs.Pause
-	if long {
-		qs.last.had = 0
-	}
-	return long
-}
-
-// asks reports whether a release looks for a waiter elsewhere: the first release of the process, one of a key for which
-// somebody has waited here, one of a lock that was held for the shortest pause, and else one release for each five shortest
-// pauses of holding any key. qs.mu is held.
-func (qs *Queues[P]) asks(q *Queue[P], had time.Duration) bool {
-	if qs.Signals == nil {
-		return false
-	}
-	qs.quiet -= had
-	asks := q.contention != nil || had >= qs.Pause || qs.quiet <= 0
-	if asks {
-		qs.quiet = 5 * qs.Pause
-	}
-	return asks
-}
-
-// Unwoken is for a head that has found the key free and heard no wake-up: it returns for how long the
-// client that was woken may still be on its way, or is not woken yet, because others have a moment.
-func (qs *Queues[P]) Unwoken(q *Queue[P]) time.Duration {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	c := q.contention
-	if c == nil || c.listener == nil || !c.listener.registered || c.woken || c.silent {
-		return 0
-	}
-	return 6 * qs.Pause
-}
-
 func (qs *Queues[P]) left(h *Holder[P], g Grant[P]) {
 	q := h.queue
 	if q == nil || q.here != h {
@@ -550,26 +338,6 @@ func (qs *Queues[P]) left(h *Holder[P], g Grant[P]) {
 	q.here = nil
 	q.wakeHead(true)
 	qs.call(q, g)
-}
-
-// Fail ends the wait of the entries whose ttl is at most upTo with err, which it took the head so
-// long to get that each of them would have got it too, asking by itself.
-func (qs *Queues[P]) Fail(q *Queue[P], err error, upTo time.Duration) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	q.fail(err, upTo)
-}
-
-func (q *Queue[P]) fail(err error, upTo time.Duration) {
-	for e := q.first; e != nil; {
-		next := e.next
-		if e.ttl <= upTo {
-			e.unlink()
-			e.called = true
-			e.granted <- Grant[P]{Failed: err}
-		}
-		e = next
-	}
 }
 
 // Close ends every wait, and lets nobody wait any more.
@@ -588,24 +356,6 @@ func (qs *Queues[P]) Close() {
 
 // Closed reports that Close was called.
 func (qs *Queues[P]) Closed() bool { return qs.closed.Load() }
-
-// Waiting is how many entries wait for key, the head not among them.
-func (qs *Queues[P]) Waiting(key string) (n int) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	if q := qs.of[key]; q != nil {
-		n = q.waiting()
-	}
-	return n
-}
-
-// waiting is how many entries it has. The queues' mutex is held.
-func (q *Queue[P]) waiting() (n int) {
-	for e := q.first; e != nil; e = e.next {
-		n++
-	}
-	return n
-}
 
 // Len is how many keys are waited for or held.
 func (qs *Queues[P]) Len() int {

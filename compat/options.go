@@ -1,0 +1,55 @@
+package compat
+
+import (
+	"time"
+
+	"github.com/benbjohnson/clock"
+)
+
+// Options are a Locker's. The zero value is ready to use.
+type Options struct {
+	// Clock tells the time, and runs the timers of leases, waits and renewals, and of the limits of what
+	// can be cancelled. What bounds a connection goes by the real clock. nil: clock.New(). Tests can
+	// pass a [*clock.Mock].
+	Clock clock.Clock
+
+	// Prefix is put before every key. Default: none.
+	Prefix string
+
+	// NoRenew gives every lock a fixed lease, which ends after its ttl. Default: what Lock, TryLock, Do and Adopt return is
+	// renewed when a third of its ttl has passed, until Release, Handoff, Detach, Close, a loss, or the end of the context
+	// of Do. The ttl is then how long a dead process keeps others out; a holder that hangs keeps them out until it ends. A
+	// lock that can't be extended is held for its ttl.
+	NoRenew bool
+
+	// Poll bounds the pause between two looks at a held key, where no release will be heard of. A pause begins at a fiftieth
+	// of Poll and doubles with each look. At a key that changes hands a process looks so often that a release is
+	// noticed after a fiftieth of Poll, on average, by whichever of those that look; the more they are, the less often does
+	// each. Each pause is shortened by up to half at random, and never goes past the moment at which the lease on the server
+	// is known to end. A waiter that a release will wake looks once in each Poll; where more than 16 wait, less often.
+	// Default: 500 ms.
+	Poll time.Duration
+
+	// Timeout bounds each step as a whole, whatever its context, the pool, its Dial and the server
+	// do; waiting for a connection is part of the step. One attempt is a step, and so is one
+	// extension, one release and one look at the key; a call may take several. A step of a set is
+	// that of all its keys, one of a quorum that of all its servers. No step may take longer than its
+	// ttl either. A step that reaches one of these limits ends with [ErrTimeout]. Default: 5 s.
+	Timeout time.Duration
+
+	// Cleanup bounds the work after a context has ended: releasing what a cancelled Lock may have
+	// taken, and a Release whose context is done. All steps of a call share it, and so do the keys of
+	// a set, in equal parts: every call returns at most that long after its context has ended, even
+	// if no server answers. Default: 250 ms.
+	Cleanup time.Duration
+
+	// Observer sees everything that happens. Default: none.
+	Observer Observer
+
+	// Rand returns the random numbers, from 0 up to but not including 1, that shorten the pauses.
+	// nil: math/rand/v2.
+	Rand func() float64
+}
+
+// least is the shortest pause between two looks.
+func (o *Options) least() time.Duration { return max(o.Poll/50, 1) }

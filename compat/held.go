@@ -311,10 +311,13 @@ func (l *held) release(ctx context.Context) error {
 	}
 	err := l.k.release(ctx, l)
 	defer func() {
-		if err != nil {
+		switch {
+		case err != nil:
 			l.k.queues.Gone(&l.place)
-		} else {
-			l.k.queues.Released(&l.place, ttl, start)
+		case l.k.abilities.Shared:
+			l.k.queues.ReleasedBeside(ctx, l.lease.Key, start.Sub(l.since))
+		default:
+			l.k.queues.Released(ctx, &l.place, ttl, start)
 		}
 	}()
 	l.k.see(Event{Context: caller, Kind: EventReleased, Key: l.lease.Key, Lease: l.current().Lease, Took: start.Sub(l.since), Err: err}, nil)

@@ -59,14 +59,14 @@ func (s *server) signals(now func() time.Time, pause func(time.Duration), step, 
 				s.do(ctx, key, func(c *call) error { return w.Leave(c, lists(key), pass) }) //nolint:errcheck // it is one name too many, for a minute
 			}
 		},
-		Wake: func(key string, moment time.Duration) (woken bool) {
+		Wake: func(ctx context.Context, key string, moment time.Duration) (woken bool) {
 			if moment > 0 {
 				pause(moment)
 			}
 			if now().UnixNano() < s.silent.Load() {
 				return false
 			}
-			ctx, done := cleanup(context.Background())
+			ctx, done := cleanup(ctx)
 			defer done()
 			err := s.do(ctx, key, func(c *call) (err error) {
 				woken, err = signal.Wake(c, lists(key))

@@ -17,6 +17,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -480,4 +481,54 @@ func TestRefusalsThatPassSilenceNobody(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A reader's release wakes the writer that waits for it.
+func TestReadersWakeWriters(t *testing.T) {
+	s := still(t, "2.4")
+	reader, writer := signalled(s, rwlock.Read{}, compat.Options{NoRenew: true}), signalled(s, rwlock.Write{}, compat.Options{NoRenew: true})
+	l := try(t, reader, "k")
+	had := inBackground(func() {
+		l, err := writer.Lock(background, "k", time.Minute)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		release(t, l)
+	})
+	listening(t, s, "k", 1)
+	release(t, l)
+	<-had
+}
+
+// What a Release does behind the end of its context takes Options.Cleanup at most, its wake-up included.
+func TestReleaseAndWakeUpShareTheirTime(t *testing.T) {
+	const cleanup = time.Second
+	synctest.Test(t, func(t *testing.T) {
+		s, err := oldredis.New("7.0", oldredis.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		net := new(faulty.Network)
+		k := compat.New(net.Pool(s), setlock.Lua{}, compat.Options{NoRenew: true, Cleanup: cleanup})
+		l := try(t, k, "k")
+		ctx, cancel := context.WithCancel(background)
+		net.Expect(func(m faulty.Message) (f faulty.Fate) {
+			f.Before = cleanup * 3 / 4
+			return f
+		})
+		cancel()
+		start := time.Now()
+		if err := l.Release(ctx); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took > cleanup {
+			t.Errorf("it took %v of %v", took, cleanup)
+		}
+		net.Clear()
+		if err := k.Close(background); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -134,7 +134,7 @@ func (qs *Queues[P]) asks(q *Queue[P], had time.Duration) bool {
 		return false
 	}
 	qs.quiet -= had
-	asks := q.contention != nil || had >= qs.Pause || qs.quiet <= 0
+	asks := q != nil && q.contention != nil || had >= qs.Pause || qs.quiet <= 0
 	if asks {
 		qs.quiet = 5 * qs.Pause
 	}

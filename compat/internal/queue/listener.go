@@ -14,7 +14,7 @@ type Signals struct {
 
 	// Wake wakes the client elsewhere that has waited longest, after a moment in which the key is to be free: woken, if there
 	// is one.
-	Wake func(key string, moment time.Duration) (woken bool)
+	Wake func(ctx context.Context, key string, moment time.Duration) (woken bool)
 
 	// Next is who would be woken next; "" if that is not known.
 	Next func(ctx context.Context, key string) string
@@ -69,7 +69,7 @@ func (qs *Queues[P]) listen(ctx context.Context, key string, first bool, q *Queu
 	l.close()
 	wanted, pass := qs.heardOut(q, l, woken)
 	if woken && !wanted {
-		qs.Signals.Wake(key, 0)
+		qs.Signals.Wake(context.Background(), key, 0)
 	}
 	if leave != nil {
 		leave(pass)
@@ -96,5 +96,5 @@ func (qs *Queues[P]) heardOut(q *Queue[P], l *listener, woken bool) (wanted, pas
 
 // wakeAnother passes on a wake-up of which nobody here has made use.
 func (qs *Queues[P]) wakeAnother(key string) {
-	qs.Run(func() { qs.Signals.Wake(key, 0) })
+	qs.Run(func() { qs.Signals.Wake(context.Background(), key, 0) })
 }

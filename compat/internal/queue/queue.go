@@ -270,14 +270,25 @@ func (qs *Queues[P]) Gone(h *Holder[P]) {
 
 // Released notes that h's lock was released now. If the turn of this process is over, others get a chance: one that is woken,
 // or any that looks while this process pauses.
-func (qs *Queues[P]) Released(h *Holder[P], ttl time.Duration, now time.Time) {
+func (qs *Queues[P]) Released(ctx context.Context, h *Holder[P], ttl time.Duration, now time.Time) {
 	q, moment, asks := qs.released(h, ttl, now)
 	switch {
 	case !asks:
 	case moment > 0:
-		qs.Run(func() { qs.wake(q, moment) })
+		qs.Run(func() { qs.wake(context.Background(), q, moment) })
 	default: // not in the background: the process may end when its release has
-		qs.wake(q, 0)
+		qs.wake(ctx, q, 0)
+	}
+}
+
+// ReleasedBeside is Released of a lock that others may hold too: the last of them lets those in who wait, and which that is
+// is not known here.
+func (qs *Queues[P]) ReleasedBeside(ctx context.Context, key string, had time.Duration) {
+	qs.mu.Lock()
+	asks := qs.asks(qs.of[key], had)
+	qs.mu.Unlock()
+	if asks {
+		qs.Signals.Wake(ctx, key, 0)
 	}
 }
 
@@ -322,8 +333,8 @@ func (qs *Queues[P]) released(h *Holder[P], ttl time.Duration, now time.Time) (q
 }
 
 // wake wakes who waits elsewhere, after a moment, and then lets the next here go on.
-func (qs *Queues[P]) wake(q *Queue[P], moment time.Duration) {
-	woken := qs.Signals.Wake(q.key, moment)
+func (qs *Queues[P]) wake(ctx context.Context, q *Queue[P], moment time.Duration) {
+	woken := qs.Signals.Wake(ctx, q.key, moment)
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q.headed = false

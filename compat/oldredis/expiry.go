@@ -89,7 +89,9 @@ func (s *Server) reapAll() {
 			continue
 		}
 		for _, key := range slices.Sorted(maps.Keys(db.deadlines)) {
-			s.reap(db, key)
+			if s.dead(db, key) || s.has(cronReapsEarly) && s.ms >= db.deadlines[key] {
+				s.expired(db, key)
+			}
 		}
 	}
 }
@@ -117,9 +119,13 @@ func (m *quirks) dead(when, ms int64) bool {
 
 // reap deletes the key if it has expired.
 func (s *Server) reap(db *space, key string) {
-	if !s.dead(db, key) {
-		return
+	if s.dead(db, key) {
+		s.expired(db, key)
 	}
+}
+
+// expired deletes a key for its age.
+func (s *Server) expired(db *space, key string) {
 	s.drop(db, key)
 	if !s.has(expiryUnseen) {
 		s.touch(db, key)

@@ -15,7 +15,7 @@ func handlers() map[string]handler {
 		"ttl": in(inSeconds, (*Server).ttl), "pttl": in(inMillis, (*Server).ttl), "persist": persist,
 		"expiretime": in(inSeconds, (*Server).expiretime), "pexpiretime": in(inMillis, (*Server).expiretime),
 
-		"del": del, "unlink": del, "exists": exists, "type": typeOf,
+		"del": del, "unlink": del, "delifeq": delifeq, "delex": delex, "exists": exists, "type": typeOf,
 		"rename": renaming(false, replyOK), "renamenx": renaming(true, int64(1)),
 		"move": moveTo, "keys": keys, "scan": scan, "randomkey": randomkey, "dbsize": dbsize,
 		"flushdb": flushdb, "flushall": flushall, "select": selectDB,

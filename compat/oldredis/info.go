@@ -115,7 +115,7 @@ func info(s *Server, _ *session, args []string) any {
 			r.section = section
 		}
 	}
-	r.part("Server", "redis_version:"+s.quirks.redis, "arch_bits:64", "process_id:1", "uptime_in_seconds:1")
+	r.part("Server", append(s.release(), "arch_bits:64", "process_id:1", "uptime_in_seconds:1")...)
 	r.part("Clients",
 		"connected_clients:"+strconv.Itoa(len(s.sessions)),
 		"blocked_clients:"+strconv.Itoa(len(s.waiters)))
@@ -124,6 +124,15 @@ func info(s *Server, _ *session, args []string) any {
 	r.part("Replication", "role:master", "connected_slaves:0")
 	r.part("Keyspace", s.keyspaceInfo()...)
 	return bulk(r.text.String())
+}
+
+// release is the version, as INFO says it.
+func (s *Server) release() []string {
+	lines := []string{"redis_version:" + s.quirks.redis}
+	if v := s.quirks.valkey; v != "" {
+		lines = append(lines, "server_name:valkey", "valkey_version:"+v)
+	}
+	return lines
 }
 
 func (s *Server) memoryInfo() []string {

@@ -1,5 +1,5 @@
-// Package oldredis is an embedded Redis that behaves like the version asked for, from 1.2 to 7.0:
-// for tests of programs that must work on servers that can no longer be installed.
+// Package oldredis is an embedded Redis that behaves like the version asked for, from 1.2 to 7.0, or
+// like a server of today: for tests of programs that must work on servers that can't be installed everywhere.
 //
 //	s := oldredis.Run(t, "2.0")   // clock stepped by hand, closed with the test
 //	c := s.Dial()                 // a redigo connection: no socket, no goroutine
@@ -14,7 +14,8 @@
 // (quirks.go) lists the differences. The answers of real servers are recorded in testdata, and the
 // tests replay them. Two profiles are not versions: "twemproxy" closes the connection at MULTI,
 // WATCH, RENAMENX, PING, INFO and TIME, and "noscript" is a 7.0 on which EVAL is refused.
-// Options.Refuse and Options.Forbid take commands from any version.
+// Options.Refuse and Options.Forbid take commands from any version. Today lists Redis 8 and Valkey, which have SET IFEQ,
+// DELEX and DELIFEQ.
 //
 // # Time
 //
@@ -43,6 +44,7 @@
 //
 // miniredis runs the scripts and holds all values but strings: the error texts there are the newest
 // version's after the first word. Consumer groups of streams, replication and CONFIG SET are not
-// emulated and answer with an error. INFO reports the version, the role, memory settings and the
+// emulated and answer with an error; nor are IFDEQ and IFDNE, which compare digests, and
+// what compares, inside a script. INFO reports the version, the role, memory settings and the
 // number of keys.
 package oldredis

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// A quirk is a behaviour that some versions have: those from one position in versions up to another. commandTable
+// A quirk is a behaviour that some servers have: those from one position in all up to another. commandTable
 // says which commands a version has, and with how many arguments.
 type quirk struct{ from, to int }
 
 func between(from, to string) quirk {
-	return quirk{slices.Index(versions, from), slices.Index(versions, to)}
+	return quirk{slices.Index(all, from), slices.Index(all, to)}
 }
 func before(version string) quirk { return between(versions[0], version) }
-func since(version string) quirk  { return quirk{slices.Index(versions, version), len(versions)} }
+func since(version string) quirk  { return quirk{slices.Index(all, version), len(all)} }
 
 // The quirks. The tests check them against recordings of the releases in quirksOf.
 var (
@@ -152,6 +152,18 @@ var (
 	// bothExpiries: SET accepts EX together with PX (the last one counts), and NX together with XX.
 	bothExpiries = before("5.0")
 
+	// setCompares: SET takes IFEQ, and sets the key only if it holds that value.
+	setCompares = since("8.6")
+
+	// setComparesMore: SET takes IFNE too, and NX or XX behind either.
+	setComparesMore = between("8.6", "valkey-8.1")
+
+	// cronReapsEarly: active expiry reaps a key at its deadline, when commands still find it alive.
+	cronReapsEarly = between("8.2", "valkey-8.1")
+
+	// multiRefuses: MULTI and WATCH inside MULTI abort its EXEC, like a command that can't be queued.
+	multiRefuses = since("valkey-8.1")
+
 	// plainSet: SET knows EX, PX, NX and XX only, and EXPIRE no options.
 	plainSet = before("7.0")
 )
@@ -159,11 +171,12 @@ var (
 // quirks is how one version of Redis differs from the others.
 type quirks struct {
 	redis   string        // the release whose behaviour was recorded; INFO reports it
+	valkey  string        // Valkey's own release, which then was recorded; INFO reports it too
 	cron    time.Duration // between two runs of active expiry
 	numbers numberStyle   // how arguments and values are read as integers
 	texts   errorTexts
 
-	at int // in versions
+	at int // in all
 }
 
 // has reports whether the version has a quirk.
@@ -196,6 +209,8 @@ type errorTexts struct {
 	full string
 	// noDB answers a SELECT of a database that does not exist.
 	noDB string
+	// nested answers MULTI inside MULTI, and WATCH there; %s is the command.
+	nested string
 }
 
 const (
@@ -208,12 +223,16 @@ const (
 )
 
 var (
-	texts2_0 = errorTexts{unknownName, wrongTypeERR, notIntFirst, "ERR invalid expire time in SETEX", fullERR, "ERR invalid DB index"}
-	texts2_2 = errorTexts{unknownName, wrongTypeERR, notIntNow, "ERR invalid expire time in SETEX", fullERR, "ERR invalid DB index"}
-	texts2_6 = errorTexts{unknownName, wrongTypeERR, notIntNow, "ERR invalid expire time in SETEX", fullOOM, "ERR invalid DB index"}
-	texts2_8 = errorTexts{unknownName, wrongTypeNow, notIntNow, "ERR invalid expire time in %s", fullOOM, "ERR invalid DB index"}
-	texts5_0 = errorTexts{unknownBackquoted, wrongTypeNow, notIntNow, "ERR invalid expire time in %s", fullOOM, "ERR DB index is out of range"}
-	texts7_0 = errorTexts{unknownQuoted, wrongTypeNow, notIntNow, "ERR invalid expire time in '%s' command", fullOOM, "ERR DB index is out of range"}
+	texts2_0 = errorTexts{unknownName, wrongTypeERR, notIntFirst, "ERR invalid expire time in SETEX", fullERR, "ERR invalid DB index", ""}
+	texts2_2 = errorTexts{unknownName, wrongTypeERR, notIntNow, "ERR invalid expire time in SETEX", fullERR, "ERR invalid DB index", ""}
+	texts2_6 = errorTexts{unknownName, wrongTypeERR, notIntNow, "ERR invalid expire time in SETEX", fullOOM, "ERR invalid DB index", ""}
+	texts2_8 = errorTexts{unknownName, wrongTypeNow, notIntNow, "ERR invalid expire time in %s", fullOOM, "ERR invalid DB index", ""}
+	texts5_0 = errorTexts{unknownBackquoted, wrongTypeNow, notIntNow, "ERR invalid expire time in %s", fullOOM, "ERR DB index is out of range", ""}
+	texts7_0 = errorTexts{unknownQuoted, wrongTypeNow, notIntNow, "ERR invalid expire time in '%s' command", fullOOM, "ERR DB index is out of range", ""}
+
+	textsRedis8 = errorTexts{unknownAlone, wrongTypeNow, notIntNow, "ERR invalid expire time in '%s' command", fullOOM, "ERR DB index is out of range", ""}
+	textsValkey = errorTexts{unknownQuoted, wrongTypeNow, notIntNow, "ERR invalid expire time in '%s' command", fullOOM, "ERR DB index is out of range",
+		"ERR Command '%s' not allowed inside a transaction"}
 )
 
 const tick = 100 * time.Millisecond
@@ -221,9 +240,12 @@ const tick = 100 * time.Millisecond
 // versions are the names that New accepts, oldest first.
 var versions = []string{"1.2", "2.0", "2.2.5", "2.2", "2.4", "2.6", "2.6.12", "2.8", "3.0", "5.0", "7.0"}
 
+// all are versions, and the servers of today.
+var all = slices.Concat(versions, today)
+
 // quirksOf returns what is peculiar to each version.
 var quirksOf = sync.OnceValue(func() map[string]*quirks {
-	all := map[string]*quirks{
+	known := map[string]*quirks{
 		"1.2":    {redis: "1.2.6", cron: time.Second, numbers: numbersLoose, texts: texts2_0},
 		"2.0":    {redis: "2.0.5", cron: tick, numbers: numbersSpaced, texts: texts2_0},
 		"2.2.5":  {redis: "2.2.5", cron: tick, numbers: numbersSpaced, texts: texts2_2},
@@ -235,11 +257,16 @@ var quirksOf = sync.OnceValue(func() map[string]*quirks {
 		"3.0":    {redis: "3.0.7", cron: tick, numbers: numbersC, texts: texts2_8},
 		"5.0":    {redis: "5.0.14", cron: tick, numbers: numbersStrict, texts: texts5_0},
 		"7.0":    {redis: "7.0.15", cron: tick, numbers: numbersStrict, texts: texts7_0},
+
+		"8.2":        {redis: "8.2.3", cron: tick, numbers: numbersStrict, texts: texts7_0},
+		"8.6":        {redis: "8.6.2", cron: tick, numbers: numbersStrict, texts: textsRedis8},
+		"valkey-8.1": {redis: "7.2.4", valkey: "8.1.8", cron: tick, numbers: numbersStrict, texts: textsValkey},
+		"valkey-9.1": {redis: "7.2.4", valkey: "9.1.2", cron: tick, numbers: numbersStrict, texts: textsValkey},
 	}
-	for i, v := range versions {
-		all[v].at = i
+	for i, v := range all {
+		known[v].at = i
 	}
-	return all
+	return known
 })
 
 func unknownName(name string, _ []string) string {
@@ -252,6 +279,14 @@ func unknownBackquoted(name string, args []string) string {
 
 func unknownQuoted(name string, args []string) string {
 	return unknownWithArgs("'", "' ", name, args)
+}
+
+// unknownAlone says nothing of arguments where there are none.
+func unknownAlone(name string, args []string) string {
+	if len(args) == 0 {
+		return unknownName(cut(name, 128), nil)
+	}
+	return unknownQuoted(name, args)
 }
 
 // unknownWithArgs also quotes the arguments, up to 128 bytes of them. The real texts end in a space

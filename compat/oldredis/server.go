@@ -96,7 +96,7 @@ func Profiles() []string { return []string{"twemproxy", "noscript"} }
 
 var start = time.Date(2020, 1, 2, 0, 0, 0, 0, time.UTC)
 
-// New starts a server that behaves like version, one of Versions or Profiles.
+// New starts a server that behaves like version, one of Versions, Profiles or Today.
 func New(version string, opts Options) (*Server, error) {
 	p := profileOf()[version]
 	column := version
@@ -106,7 +106,7 @@ func New(version string, opts Options) (*Server, error) {
 	m := quirksOf()[column]
 	if m == nil {
 		return nil, fmt.Errorf("oldredis: no version or profile %q: there are %s", version,
-			strings.Join(append(Versions(), Profiles()...), ", "))
+			strings.Join(slices.Concat(versions, Profiles(), today), ", "))
 	}
 	s := &Server{
 		name:     version,

@@ -124,6 +124,7 @@ func (s *Server) ttlArgument(name, arg string, unit timeUnit) (when int64, answe
 // setFlags are the options of SET.
 type setFlags struct {
 	nx, xx, get, keepTTL bool
+	compare              *comparison // nil: none
 	ttl                  string
 	unit                 timeUnit
 }
@@ -151,7 +152,15 @@ func set(s *Server, c *session, args []string) any {
 			}
 		}
 	}
-	if there := s.exists(db, key); f.nx && there || f.xx && !there {
+	there := s.exists(db, key)
+	fails := f.nx && there || f.xx && !there
+	if !fails {
+		var wrong any
+		if fails, wrong = s.unequal(db, key, f.compare); wrong != nil {
+			return wrong
+		}
+	}
+	if fails {
 		if f.get {
 			return reply
 		}
@@ -174,15 +183,17 @@ func (s *Server) setOptions(args []string) (f setFlags, answer any) {
 	if !s.has(plainSet) {
 		units["EXAT"], units["PXAT"] = atSecond, atMilli
 	}
-	strict := !s.has(bothExpiries)
+	strict, alone := !s.has(bothExpiries), func() bool { return f.compare == nil || s.has(setComparesMore) }
 	for i := 3; i < len(args); i++ {
 		name := strings.ToUpper(args[i])
 		unit, timed := units[name]
 		switch {
-		case name == "NX" && !(strict && f.xx):
+		case name == "NX" && !(strict && f.xx) && alone():
 			f.nx = true
-		case name == "XX" && !(strict && f.nx):
+		case name == "XX" && !(strict && f.nx) && alone():
 			f.xx = true
+		case s.setCompares(&f, args, i):
+			i++
 		case name == "GET" && !s.has(plainSet):
 			f.get = true
 		case name == "KEEPTTL" && !s.has(plainSet) && f.unit.ms == 0:

@@ -1,6 +1,7 @@
 package oldredis
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/gomodule/redigo/redis"
@@ -24,10 +25,18 @@ type queued struct {
 
 func multi(s *Server, c *session, _ []string) any {
 	if c.multi && !s.has(multiNests) {
-		return redis.Error("ERR MULTI calls can not be nested")
+		return s.refuseNested(c, "multi", "ERR MULTI calls can not be nested")
 	}
 	c.multi = true
 	return replyOK
+}
+
+// refuseNested is the answer to a command that may not stand inside MULTI.
+func (s *Server) refuseNested(c *session, name, text string) any {
+	if s.has(multiRefuses) {
+		c.aborted, text = true, fmt.Sprintf(s.quirks.texts.nested, name)
+	}
+	return redis.Error(text)
 }
 
 func exec(s *Server, c *session, _ []string) any {
@@ -78,7 +87,7 @@ func (s *Server) endMulti(c *session) {
 
 func watchKeys(s *Server, c *session, args []string) any {
 	if c.multi {
-		return redis.Error("ERR WATCH inside MULTI is not allowed")
+		return s.refuseNested(c, "watch", "ERR WATCH inside MULTI is not allowed")
 	}
 	db := s.spaces[c.db]
 	for _, key := range args[1:] {

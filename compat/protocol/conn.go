@@ -16,7 +16,21 @@ type Conn struct {
 	redis.Conn
 	wire *wire.Conn // over it
 	key  any        // the last that was made an argument
+
+	along     []Cmd // what each Write runs too
+	alongside []any // the replies to them
 }
+
+// With returns a Conn over the same connection whose Writes run cmds too: in a transaction with what they do, behind that. It is
+// for a lock that is made of another one, and that has something to note when that one is taken; Alongside has the replies.
+func (c *Conn) With(cmds ...Cmd) *Conn {
+	with := *c
+	with.along, with.alongside = cmds, nil
+	return &with
+}
+
+// Alongside returns the replies to With's commands in the last Write; nil if there was none, or its EXEC was aborted.
+func (c *Conn) Alongside() []any { return c.alongside }
 
 // NewConn wraps c for an [Algorithm] that is run without a Locker.
 func NewConn(c redis.Conn) *Conn {

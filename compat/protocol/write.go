@@ -41,7 +41,11 @@ type Written struct {
 // Write sends m, which is about key. The error is either the connection's, after which any of the
 // commands may have run, or the first that the server answered to m.Do.
 func (c *Conn) Write(key string, m Write) (Written, error) {
-	exec, pins := m.Exec || m.Draw, c.wire.Pins && m.Pins
+	own := len(m.Do)
+	if c.along != nil {
+		m.Do, c.alongside = append(m.Do[:own:own], c.along...), nil
+	}
+	exec, pins := m.Exec || m.Draw || c.along != nil, c.wire.Pins && m.Pins
 	reads := m.Read || pins
 	w := c.wire.Compose(wire.Arguments(m.Before) + wire.Arguments(m.Do) + wire.Arguments(m.After) + 3)
 	wire.All(&w, m.Before)
@@ -93,6 +97,9 @@ func (c *Conn) Write(key string, m Write) (Written, error) {
 		if out.Fence, err = c.Fence(key, out.Done[last]); err == nil {
 			out.Done = out.Done[:last]
 		}
+	}
+	if c.along != nil && out.Done != nil && err == nil {
+		out.Done, c.alongside = out.Done[:own], out.Done[own:]
 	}
 	return out, err
 }

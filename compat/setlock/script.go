@@ -5,6 +5,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/ability"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
@@ -22,7 +23,9 @@ import (
 // here the last command makes the key, with its TTL: EXISTS, PSETEX.
 type Script struct{ Options }
 
-var take = redis.NewScript(-1, `
+var take = redis.NewScript(-1, takes)
+
+const takes = `
 if redis.call('EXISTS', KEYS[1]) == 1 then
 	return false
 end
@@ -35,7 +38,7 @@ if KEYS[2] then
 end
 redis.call('PSETEX', KEYS[1], ARGV[2], ARGV[1])
 return fence
-`)
+`
 
 // Acquire makes one attempt to hold key until now+ttl.
 func (k Script) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
@@ -51,12 +54,19 @@ func (k Script) take(c *protocol.Conn, l protocol.Lease, ms int64) (protocol.Lea
 	if k.draws(l) {
 		args = []any{2, l.Key, protocol.Aux(l.Key, "fence"), l.Value, ms}
 	}
-	reply, err := take.Do(c, args...)
-	if err == nil && reply == nil {
-		return l, &protocol.HeldError{Key: l.Key}
+	w, err := c.Write(l.Key, protocol.Write{Do: []protocol.Cmd{append(protocol.Cmd{"EVALSHA", take.Hash()}, args...)}})
+	if answer.NoScript(err) {
+		w, err = c.Write(l.Key, protocol.Write{Do: []protocol.Cmd{append(protocol.Cmd{"EVAL", takes}, args...)}})
 	}
-	if err == nil && k.draws(l) {
-		l.Fence, err = c.Fence(l.Key, reply)
+	switch {
+	case err != nil:
+		return l, err
+	case w.Done == nil: // nothing was watched; but if EXEC says so, it did not run
+		return l, protocol.ErrAborted
+	case w.Done[0] == nil:
+		return l, &protocol.HeldError{Key: l.Key}
+	case k.draws(l):
+		l.Fence, err = c.Fence(l.Key, w.Done[0])
 	}
 	return l, err
 }

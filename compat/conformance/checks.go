@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,6 +105,7 @@ func (c *suite) crowd(t testing.TB) {
 type section struct {
 	alone, together, overlaps, counter atomic.Int32
 	fence                              atomic.Int64
+	most                               int32 // that stand together; 0: any number
 }
 
 // enter is for a client that may find nobody inside; done leaves.
@@ -120,7 +122,9 @@ func (s *section) enter() (done func()) {
 
 // join is for one that may find others like it.
 func (s *section) join() (done func()) {
-	s.together.Add(1)
+	if n := s.together.Add(1); s.most > 0 && n > s.most {
+		s.overlaps.Add(1)
+	}
 	return func() {
 		if s.alone.Load() != 0 {
 			s.overlaps.Add(1)
@@ -130,12 +134,12 @@ func (s *section) join() (done func()) {
 }
 
 // contend lets the clients of processes take a key three times each, and checks that nobody stands beside one
-// that does not share, and that no update gets lost there.
+// that does not share, nor more of those that do than may, and that no update gets lost there.
 func (c *suite) contend(t testing.TB, name string, processes, clients int, open func(p int) (k *compat.Locker, shares bool)) {
 	defer c.turn()()
 	const rounds = 3
 	key, ctx := c.key(name), within(t, 60*time.Second)
-	var inside section
+	inside := section{most: int32(c.Most)}
 	want := int32(0)
 	var wg sync.WaitGroup
 	for p := range processes {
@@ -182,15 +186,20 @@ func (c *suite) contend(t testing.TB, name string, processes, clients int, open 
 	}
 }
 
-// sharing: clients that share hold a key together, and keep a rival out until
+// sharing: clients that share hold a key together, as many as may, and keep a rival out until
 // the last of them has gone.
 func (c *suite) sharing(t testing.TB) {
 	ctx := within(t, 30*time.Second)
 	key := c.key("sharing")
 	var held []*compat.Lock
-	for range 8 {
+	for range cmp.Or(c.Most, 8) {
 		lock := must.Get(c.client().TryLock(ctx, key, patient))(t)
 		held = append(held, lock)
+	}
+	if c.Most > 0 {
+		keptOut(t, ctx, c.client(), key, "TryLock of one client too many")
+		release(t, ctx, held[0])
+		held[0] = must.Get(c.client().TryLock(ctx, key, patient))(t)
 	}
 	st, err := c.client().Inspect(ctx, key)
 	for _, lock := range held {
@@ -391,7 +400,7 @@ func (c *suite) fences(t testing.TB) {
 		reply := must.Get(do(ctx, c.Sources[0], args[0].(string), name, args...))(t)
 		return reply
 	}
-	last := int64(0)
+	last := map[string]int64{}
 	for n := range 8 {
 		if from := map[int]int64{3: 1<<53 - 1, 5: 1<<60 + 1, 7: math.MaxInt64 - 2}[n]; from > 0 {
 			for _, counter := range counters {
@@ -399,18 +408,23 @@ func (c *suite) fences(t testing.TB) {
 			}
 		}
 		lock := c.taken(t, ctx, c.client(), key, patient)
-		if lock.Fence() <= last {
-			t.Errorf("fence %d after %d", lock.Fence(), last)
+		fence, mine, of := lock.Fence(), counters, ""
+		if c.Counter != nil {
+			of = c.Counter(c.prefix, key, lock.Token())
+			mine = []string{of}
 		}
-		last = lock.Fence()
-		for _, counter := range counters {
-			if at, err := redis.String(ask("GET", counter), nil); err != nil || at != strconv.FormatInt(last, 10) {
-				t.Errorf("fence %d, and %s is at %s: %v", last, counter, at, err)
+		if fence <= last[of] {
+			t.Errorf("fence %d after %d", fence, last[of])
+		}
+		last[of] = fence
+		for _, counter := range mine {
+			if at, err := redis.String(ask("GET", counter), nil); err != nil || at != strconv.FormatInt(fence, 10) {
+				t.Errorf("fence %d, and %s is at %s: %v", fence, counter, at, err)
 			}
 		}
 		keptOut(t, ctx, c.rival(), key, "TryLock of a held key")
-		if err := lock.Extend(ctx, patient); err != nil || lock.Fence() != last {
-			t.Errorf("Extend: %v, fence %d, want %d", err, lock.Fence(), last)
+		if err := lock.Extend(ctx, patient); err != nil || lock.Fence() != fence {
+			t.Errorf("Extend: %v, fence %d, want %d", err, lock.Fence(), fence)
 		}
 		release(t, ctx, lock)
 	}

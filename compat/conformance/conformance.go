@@ -59,6 +59,13 @@ type Lock struct {
 	// then the writer.
 	Shared bool
 
+	// Most is how many of New's clients hold a key together, if Shared. 0: any number.
+	Most int
+
+	// Counter returns the key that the fence of a lock of key was counted by, by the lock's token, where a key has several
+	// counters (a semaphore has one for each slot): fences grow by each. nil: it has one.
+	Counter func(prefix, key, token string) string
+
 	// Turns says that waiters of all processes take turns, so a release hands nothing off.
 	Turns bool
 

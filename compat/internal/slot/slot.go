@@ -64,9 +64,9 @@ func Beside(key, name string) string {
 	return key + ":" + name + ":{" + suffixFor(key, "") + "}"
 }
 
-// OwnerOf returns the key beside which a lock keeps key: the fence, the lists of a wake-up, or what
-// rwlock knows of readers and waiters. It returns "" for any other key, temporary keys included,
-// whose names nobody can foresee.
+// OwnerOf returns the key beside which a lock keeps key: the fence, the lists of a wake-up, what
+// rwlock knows of readers and waiters, or a semaphore's limit and slots. It returns "" for any other key, temporary keys
+// included, whose names nobody can foresee; and for a slot of a key that has a hash tag: {cart}:7 may be any program's.
 func OwnerOf(key string) string {
 	for at := 1; ; at++ {
 		i := strings.IndexByte(key[min(at, len(key)):], ':')
@@ -76,12 +76,22 @@ func OwnerOf(key string) string {
 		at += i
 		name, _, _ := strings.Cut(key[at+1:], ":")
 		switch name {
-		case "fence", "waiters", "wake", "readers", "waiting", "queue", "next", "mutex":
+		case "fence", "waiters", "wake", "readers", "waiting", "queue", "next", "mutex", "limit":
 			if owner := key[:at]; Beside(owner, name) == key {
+				return owner
+			}
+		default:
+			if owner := key[:at]; numbers(name) && len(key) > len(owner)+1+len(name) && Beside(owner, name) == key {
 				return owner
 			}
 		}
 	}
+}
+
+// numbers reports whether name can be that of a semaphore's slot: 1 to 1000.
+func numbers(name string) bool {
+	n, err := strconv.Atoi(name)
+	return err == nil && n >= 1 && n <= 1000 && strconv.Itoa(n) == name
 }
 
 // Taken returns an error for the name of a key that stands beside a lock: no other lock may have it.

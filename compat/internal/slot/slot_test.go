@@ -29,6 +29,18 @@ func FuzzBeside(f *testing.F) {
 	})
 }
 
+// A semaphore's limit and slots are beside its key; a name that ends with a number behind a hash tag is any program's.
+func TestOwnerOfSlots(t *testing.T) {
+	for key, want := range map[string]string{
+		"q:1:{q}": "q", "q:1000:{q}": "q", "q:limit:{q}": "q", "{q}:limit": "{q}", "q:1:{q}:fence": "q:1:{q}",
+		"{q}:1": "", "a:{q}:17": "", "q:1": "", "q:0:{q}": "", "q:01:{q}": "", "q:1001:{q}": "", "q:x:{q}": "", Beside("a{b", "3"): "a{b", Beside("{}", "3"): "{}",
+	} {
+		if got := OwnerOf(key); got != want {
+			t.Errorf("%q is beside %q, want %q", key, got, want)
+		}
+	}
+}
+
 func TestBatches(t *testing.T) {
 	keys := []string{"{a}1", "{b}1", "{a}2", "{a}3", "alone", "{a}4", "{b}2"}
 	got := Batches(len(keys), 3, func(i int) (string, bool) { return keys[i], keys[i] == "alone" })

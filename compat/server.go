@@ -174,6 +174,7 @@ func (s *server) change(now time.Time, l Grant, ttl time.Duration) (Grant, proto
 
 // extended is the lease that an extension's replies come to.
 func (c *call) extended(l, next Grant, ch *protocol.Change, replies []any, err error) (Grant, error) {
+	err = lostOf(l.Key, ch, err)
 	if err == nil && ch.Draw {
 		next.Fence, err = c.Fence(ch.Key, replies[len(replies)-1])
 	}
@@ -265,8 +266,9 @@ func (s *server) again(ctx context.Context, key string, do func(context.Context,
 
 // Release does not remove a value that proves nothing when its time has run out: what is on the key then may be another
 // client's.
-func (s *server) Release(ctx context.Context, now func() time.Time, l Grant) error {
+func (s *server) Release(ctx context.Context, now func() time.Time, l Grant) (err error) {
 	ch := s.algo.Release(l.Lease)
+	defer func() { err = lostOf(l.Key, &ch, err) }()
 	if (l.Ambiguous || ch.By == nil && ch.If == protocol.Unguarded) && lease.Past(now(), l.Until) {
 		return ranOut(l.Key)
 	}
@@ -286,6 +288,16 @@ func (s *server) Release(ctx context.Context, now func() time.Time, l Grant) err
 		t.end(err)
 	}
 	return t.err
+}
+
+// lostOf is err, of the lock of key also if its value stands on a key beside that.
+func lostOf(key string, ch *protocol.Change, err error) error {
+	if lost, ok := err.(*LostError); ok && lost.Key == ch.Key && ch.Key != key {
+		of := *lost
+		of.Key = key
+		return &of
+	}
+	return err
 }
 
 // pinned is a call over the connection that has watched l's key since it was taken, if there is one: as long as EXEC does

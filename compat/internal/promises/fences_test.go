@@ -39,7 +39,7 @@ func (w *world) counters() []string {
 		if strings.HasPrefix(w.kind.name, "bridge.TwoNames") {
 			key = "new:" + key
 		}
-		names = append(names, protocol.Aux(key, "fence"))
+		names = append(names, protocol.Aux(w.kind.on(key), "fence"))
 	}
 	return names
 }

@@ -27,7 +27,7 @@ func TestALossSaysWhy(t *testing.T) {
 				keys = []string{w.kind.key}
 			}
 			for _, key := range keys {
-				w.do("SET", key, "another's")
+				w.do("SET", w.kind.on(key), "another's")
 			}
 		},
 		"silent":   func(_ *world, net *faulty.Network) { net.Expect(faulty.Fate{Loss: faulty.LostReply}.Always()) },
@@ -101,7 +101,7 @@ func TestWhoHeldItMeanwhile(t *testing.T) {
 			if len(k.each()) > 1 || len(k.versions) > 1 || strings.Contains(k.name, "getset") || strings.Contains(k.name, "listed") {
 				return
 			}
-			w.do("SET", k.key, "of nobody")
+			w.do("SET", k.on(k.key), "of nobody")
 			_, err = waiter.Lock(w.within(time.Second), k.key, long)
 			if !errors.As(err, &held) || !held.Persistent || held.Value != "of nobody" || !strings.Contains(err.Error(), "no end") {
 				t.Errorf("of a key without an end: %v: %+v", err, held)

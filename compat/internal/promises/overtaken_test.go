@@ -21,7 +21,7 @@ func (w *world) takenFrom(key string) *compat.Lock {
 		keys = []string{key}
 	}
 	for _, k := range keys {
-		w.do("DEL", k)
+		w.do("DEL", w.kind.on(k))
 	}
 	rival, _ := w.client(compat.Options{NoRenew: true})
 	got, err := rival.TryLock(background, key, long)

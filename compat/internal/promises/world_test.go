@@ -5,6 +5,7 @@ package promises_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/redlock"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
+	"github.com/setnxlock/setnxlock/compat/semaphore"
 	"github.com/setnxlock/setnxlock/compat/sentinel"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -49,6 +51,14 @@ func (k kind) each() []string {
 		keys[i] = multilock.Join(keys[i])
 	}
 	return keys
+}
+
+// on is where the value of a lock of key stands.
+func (k kind) on(key string) string {
+	if strings.HasPrefix(k.name, "semaphore") {
+		return protocol.Aux(key, "1")
+	}
+	return key
 }
 
 // another is the n-th key beside the first, that has nothing to do with it.
@@ -151,7 +161,13 @@ func composites(fence bool) []kind {
 		pinned("pinned tx:renamed", "2.4", txlock.Renamed{Options: token}),
 		pinned("pinned set:watched", "2.6.12", setlock.Watched{Options: set}),
 		one("rwlock.Write", "2.4", rwlock.Write{Options: rwlock.Options{Fence: fence}}),
+		one("semaphore of 1", "2.2", semaphore.Lock{Options: semaphore.Options{N: 1, Fence: fence}}),
+		one("semaphore of 1 over set:lua", "7.0", semaphore.Lock{Options: semaphore.Options{N: 1, Fence: fence, Millis: true, Slot: luaSlot}}),
 	}
+}
+
+func luaSlot(token func() string) protocol.Algorithm {
+	return setlock.Lua{Options: setlock.Options{Token: token}}
 }
 
 // keepers are the locks that can't change their values.

@@ -1,0 +1,77 @@
+package semaphore
+
+import (
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/protocol"
+)
+
+// Extend moves the end of l to now+ttl, on its slot, and limit's with it. A lease that nobody has proven yet, since its reply
+// was lost or it is adopted, counts only if limit is ours: that is looked at under WATCH. Of any other lease it is known, for
+// nobody changes limit while a slot is held.
+func (k Lock) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
+	if err := k.valid(ttl); err != nil {
+		return l, protocol.Change{}, err
+	}
+	n := max(Slot(l.Value), 1)
+	own := l
+	own.Key = slotOf(l.Key, n)
+	next, ch, err := k.of(n, k.token).Extend(now, own, ttl, rotate)
+	if err != nil {
+		return l, ch, err
+	}
+	next.Key = l.Key
+	ch.Draw = k.Fence && l.Fence == 0 // adopted, or its number was lost with the reply
+	ch.Do = append(ch.Do, keeps(l.Key))
+	if Slot(l.Value) == 0 {
+		return next, nobodys(l), nil
+	}
+	if l.How == "" {
+		k.proves(l.Key, &ch)
+	}
+	return next, ch, nil
+}
+
+// proves has ch carried out on the condition, too, that limit is ours.
+func (k Lock) proves(key string, ch *protocol.Change) {
+	do, slot, value := ch.Do, ch.Key, ch.Value
+	if ch.Draw {
+		do = append(do, protocol.Cmd{"INCR", protocol.Aux(slot, "fence")})
+	}
+	ch.Final = true // by WATCH, and whatever of its holder's may still come finds another value
+	ch.By = func(c *protocol.Conn) ([]any, error) {
+		return c.CompareAndSet([]string{slot, limitOf(key)}, nil, func(replies []any) ([]protocol.Cmd, error) {
+			held, err := redis.String(replies[0], nil)
+			if err != nil && err != redis.ErrNil {
+				return nil, protocol.Foreign(slot, err)
+			}
+			if held != value {
+				return nil, &protocol.LostError{Key: slot, Value: held, Gone: err == redis.ErrNil}
+			}
+			limit, err := readLimit(key, replies[1])
+			if err == nil && limit != k.N {
+				err = &LimitError{Held: &protocol.HeldError{Key: key, Value: held}, Limit: limit, Asked: k.N}
+			}
+			return do, err
+		})
+	}
+}
+
+// Release gives the slot back as its lock does.
+func (k Lock) Release(l protocol.Lease) protocol.Change {
+	n := Slot(l.Value)
+	if n == 0 {
+		return nobodys(l)
+	}
+	own := l
+	own.Key = slotOf(l.Key, n)
+	return k.of(n, k.token).Release(own)
+}
+
+// nobodys is the change of a lease whose value names no slot: nothing is ours.
+func nobodys(l protocol.Lease) protocol.Change {
+	return protocol.Change{Key: l.Key, Value: l.Value, By: func(*protocol.Conn) ([]any, error) {
+		return nil, &protocol.LostError{Key: l.Key}
+	}}
+}

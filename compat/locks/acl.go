@@ -23,6 +23,7 @@ var commands = map[string]string{
 	"getset:classic":     "get setnx getset ttl del incr multi exec discard",
 	"rw:read":            readers,
 	"rw:write":           readers,
+	"semaphore":          "get mget setex setnx psetex pexpire expire pttl del incr" + transactions,
 	"bridge":             tokens60 + " ttl",
 }
 

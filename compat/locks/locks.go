@@ -10,6 +10,7 @@
 package locks
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
+	"github.com/setnxlock/setnxlock/compat/semaphore"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -32,6 +34,7 @@ type Options struct {
 	ServerClock bool               // rw: count the readers' leases by the server's TIME (2.6)
 	Dialect     getsetlock.Dialect // getset: how the fleet writes its times
 	Lease       time.Duration      // getset:patient, which needs it: the fleet's longest lease
+	Limit       int                // semaphore, and Lock.Slots: how many hold a key at most; 0: two
 
 	// Token returns the unique part of a value: a token, a nonce of 12 digits for getset, an owner
 	// for getset:two-keys. nil: random.
@@ -80,6 +83,10 @@ type Lock struct {
 	// Several makes the lock of several keys, taken in one transaction, that excludes locks of the
 	// single keys. nil: multilock.New takes them one by one.
 	Several func(Options) protocol.Algorithm
+
+	// Slots makes the semaphore whose slots are locks of this kind: at most Options.Limit clients hold a key. It needs
+	// transactions, WATCH included. nil: there is none.
+	Slots func(Options) protocol.Algorithm
 }
 
 // Family returns the name before the colon.
@@ -93,7 +100,7 @@ func (l Lock) Family() string {
 func (l Lock) Fallbacks(o Options) []Options {
 	all := []Options{o}
 	switch {
-	case l.Family() == "tx" && o.Millis:
+	case (l.Family() == "tx" || l.Name == "semaphore") && o.Millis:
 		o.Millis = false
 	case l.Family() == "rw" && (o.Millis || o.ServerClock):
 		o.Millis, o.ServerClock = false, false
@@ -154,30 +161,35 @@ var table = []Lock{
 		Since: "2.6.12", Needs: []ability.Ability{ability.SetNXPX, ability.Milliseconds, ability.Scripts},
 		Fences: true, Preferred: true,
 		New:     func(o Options) protocol.Algorithm { return setlock.Lua{Options: set(o)} },
-		Several: tokens},
+		Several: tokens,
+		Slots:   slots(true, func(o Options) protocol.Algorithm { return setlock.Lua{Options: set(o)} })},
 	{Name: "set:watch", Go: "setlock.Watched", Page: "compat/setlock/watched.go",
 		About: "SET NX PX; extended and released under WATCH, where scripts are forbidden",
 		Since: "2.6.12", Needs: []ability.Ability{ability.SetNXPX, ability.Milliseconds, ability.Multi, ability.Watch},
 		Fences: true, Preferred: true,
 		New:     func(o Options) protocol.Algorithm { return setlock.Watched{Options: set(o)} },
-		Several: tokens},
+		Several: tokens,
+		Slots:   slots(true, func(o Options) protocol.Algorithm { return setlock.Watched{Options: set(o)} })},
 	{Name: "tx:renamed", Go: "txlock.Renamed", Page: "txlock/renamed.go",
 		About: "SETEX to another name, RENAMENX; extended and released under WATCH",
 		Since: "2.4", Needs: append(slices.Clone(ttls), ability.Renamenx),
 		Fences: true, Preferred: true,
 		New:     func(o Options) protocol.Algorithm { return txlock.Renamed{Options: tx(o)} },
-		Several: several},
+		Several: several,
+		Slots:   slots(false, func(o Options) protocol.Algorithm { return txlock.Renamed{Options: tx(o)} })},
 	{Name: "tx:guarded", Go: "txlock.Guarded", Page: "txlock/guarded.go",
 		About: "SETEX under WATCH; extended and released under WATCH",
 		Since: "2.2", Needs: ttls,
 		Fences: true, Preferred: true,
 		New:     func(o Options) protocol.Algorithm { return txlock.Guarded{Options: tx(o)} },
-		Several: several},
+		Several: several,
+		Slots:   slots(false, func(o Options) protocol.Algorithm { return txlock.Guarded{Options: tx(o)} })},
 	{Name: "set:script", Go: "setlock.Script", Page: "compat/setlock/script.go",
 		About: "a script acquires, too: 2.6.0 to 2.6.11, and proxies that have no transactions",
 		Since: "2.6", Needs: []ability.Ability{ability.Milliseconds, ability.Scripts},
 		Fences: true, Preferred: true,
-		New: func(o Options) protocol.Algorithm { return setlock.Script{Options: set(o)} }},
+		New:   func(o Options) protocol.Algorithm { return setlock.Script{Options: set(o)} },
+		Slots: slots(true, func(o Options) protocol.Algorithm { return setlock.Script{Options: set(o)} })},
 	{Name: "getset:guarded", Go: "getsetlock.Guarded", Page: "getsetlock/guarded.go",
 		About: "SETNX and a timestamp, taken over and released under WATCH",
 		Since: "2.2", Needs: []ability.Ability{ability.Setnx, ability.Getset, ability.Multi, ability.Watch},
@@ -237,6 +249,11 @@ var table = []Lock{
 		Since: "2.2", Needs: ttls,
 		Fences: true,
 		New:    func(o Options) protocol.Algorithm { return rwlock.Write{Options: rw(o)} }},
+	{Name: "semaphore", Go: "semaphore.Lock", Page: "compat/semaphore/semaphore.go",
+		About: "at most N clients hold it together, each in a slot of its own",
+		Since: "2.2", Needs: ttls,
+		Shared: true, Fences: true,
+		New: slots(false, func(o Options) protocol.Algorithm { return txlock.Guarded{Options: tx(o)} })},
 	{Name: "redlock", Go: "redlock.New", Page: "compat/redlock/redlock.go",
 		About: "a majority of several servers, each with the lock that is best there",
 		Since: "1.2"},
@@ -247,6 +264,16 @@ var table = []Lock{
 
 // ttls is what a token with a TTL needs where SET NX PX is not there.
 var ttls = []ability.Ability{ability.Setex, ability.SetnxOnTTL, ability.ExpireAgain, ability.Multi, ability.Watch}
+
+// slots makes the semaphore whose slots are the locks that of makes, which count in milliseconds always or as they are told.
+func slots(millis bool, of func(Options) protocol.Algorithm) func(Options) protocol.Algorithm {
+	return func(o Options) protocol.Algorithm {
+		slot := func(token func() string) protocol.Algorithm {
+			return of(Options{Millis: o.Millis, Token: token})
+		}
+		return semaphore.Lock{Options: semaphore.Options{N: cmp.Or(o.Limit, 2), Slot: slot, Millis: o.Millis || millis, Fence: o.Fence, Token: o.token()}}
+	}
+}
 
 func set(o Options) setlock.Options { return setlock.Options{Fence: o.Fence, Token: o.token()} }
 

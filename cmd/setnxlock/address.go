@@ -3,13 +3,20 @@ package main
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 )
+
+// addressVariable is read where --redis is not given.
+const addressVariable = "SETNXLOCK_REDIS"
 
 // An address is one value of --redis, taken apart.
 type address struct {
@@ -23,70 +30,127 @@ type address struct {
 	certified string // the host that the certificate must be for; "": that of the address
 }
 
-const addressHint = "it, or SETNXLOCK_REDIS, is host:port, redis://host:port/db, or rediss://host:port/db for TLS, " +
+const addressHint = "an address is host:port, redis://host:port/db, or rediss://host:port/db for TLS, " +
 	"with user:password@ before the host if need be, or unix:///path?db=N; " +
 	"special characters in the password are written %40 and so on"
 
-// parseAddress takes an argument apart. It refuses a part that it does not know, and its errors
-// repeat nothing of the argument: each part may be one of a password.
-func parseAddress(arg string) (address, error) {
-	bad := func(why string) (address, error) {
-		return address{}, exit.Because(exit.Wrong, errors.New("--redis "+why), addressHint)
-	}
-	if strings.HasPrefix(arg, "/") {
+// parseAddress takes an argument apart: each part of it is read or refused. Its errors name the part,
+// and repeat nothing of it: each may be one of a password.
+func parseAddress(arg string) (at address, err error) {
+	arg = strings.TrimRight(arg, "\r\n") // of a file, or of $(…) in another shell
+	scheme, rest, isURL := strings.Cut(arg, "://")
+	path := strings.HasPrefix(arg, "/")
+	blank := func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) && !(path && r == ' ') }
+	switch {
+	case arg == "":
+		return at, errors.New("is empty")
+	case strings.ContainsFunc(arg, blank), strings.HasSuffix(arg, " "):
+		return at, errors.New("has white space in it")
+	case path && strings.Contains(arg, "@"): // of a URL that was cut at a comma of its password
+		return at, errors.New("is a socket's path with an @ in it: unix:///path has it as %40")
+	case path:
 		return address{network: "unix", host: arg}, nil
+	case !isURL && strings.Contains(arg, "@"):
+		return at, errors.New("has a user or a password without redis:// before it")
+	case !isURL && strings.ContainsAny(arg, "/?#"):
+		return at, errors.New("has a path, a query or a fragment without redis:// before it")
+	case !isURL:
+		at.network = "tcp"
+		at.host, err = hostPort(arg)
+		return at, err
 	}
-	if !strings.Contains(arg, "://") {
-		host, ok := hostPort(arg)
-		if !ok || strings.ContainsAny(arg, "@/?#") {
-			return bad("is neither host:port nor a URL")
-		}
-		return address{network: "tcp", host: host}, nil
-	}
-	u, err := url.Parse(arg)
-	if err != nil {
-		return bad("is not a URL that can be read")
-	}
-	at := address{network: "tcp", tls: u.Scheme == "rediss", user: u.User.Username()}
-	db := strings.TrimPrefix(u.Path, "/")
-	switch u.Scheme {
+	switch strings.ToLower(scheme) {
 	case "redis", "rediss":
-		ok := false
-		if at.host, ok = hostPort(u.Host); !ok {
-			return bad("has no host, or no number where the port belongs")
-		}
+		at.network, at.tls = "tcp", strings.EqualFold(scheme, "rediss")
 	case "unix":
-		if u.Host != "" || db == "" {
-			return bad("names a socket by another path than an absolute one")
-		}
-		at.network, at.host, db = "unix", u.Path, ""
+		at.network = "unix"
 	default:
-		return bad("has another scheme than redis://, rediss:// and unix://")
+		return at, errors.New("has another scheme than redis://, rediss:// and unix://")
 	}
-	query, err := url.ParseQuery(u.RawQuery)
-	if dbs := query["db"]; len(dbs) == 1 && db == "" {
-		db = dbs[0]
-		delete(query, "db")
+	return at, at.readURL(rest)
+}
+
+// readURL reads what stands behind the scheme.
+func (at *address) readURL(rest string) (err error) {
+	rest, query, asks := strings.Cut(rest, "?")
+	if strings.Contains(rest+query, "#") {
+		return errors.New("has a fragment, which begins with #: in a password it is %23")
 	}
-	if err != nil || len(query) > 0 || strings.Contains(arg, "#") {
-		return bad("has more behind the host than the number of a database, once")
+	end := strings.IndexByte(rest+"/", '/')
+	authority, path := rest[:end], rest[end:]
+	if strings.Contains(path+query, "@") {
+		return errors.New("has an @ behind its host: in a password / is %2F, and ? is %3F")
 	}
-	if db != "" {
-		n, err := strconv.ParseUint(db, 10, 31)
-		if err != nil {
-			return bad("has something else where a database's number belongs")
+	from := strings.LastIndexByte(authority, '@') + 1
+	if err := at.readUser(strings.TrimSuffix(authority[:from], "@")); err != nil {
+		return err
+	}
+	host, db := authority[from:], strings.TrimPrefix(path, "/")
+	if at.network == "unix" {
+		if host != "" || db == "" {
+			return errors.New("names a socket by another path than an absolute one")
 		}
-		at.db = int(n)
+		if at.host, err = url.PathUnescape(path); err != nil || strings.ContainsRune(at.host, 0) {
+			return errors.New("has a % in its path that stands for nothing: % itself is %25")
+		}
+		return at.readDatabase("", query, asks)
 	}
-	given := false
-	if at.password, given = u.User.Password(); given && at.password == "" && at.user != "" {
-		return bad("has a user with an empty password")
+	if strings.HasPrefix(host, "[") {
+		host = strings.Replace(host, "%25", "%", 1) // before the zone
 	}
-	return at, nil
+	if at.host, err = hostPort(host); err != nil {
+		return err
+	}
+	return at.readDatabase(db, query, asks)
+}
+
+// readUser reads what stands before the host and its @.
+func (at *address) readUser(info string) (err error) {
+	if strings.Contains(info, "@") {
+		return errors.New("has several @ before its host: in a password it is %40")
+	}
+	user, password, given := strings.Cut(info, ":")
+	if at.user, err = url.PathUnescape(user); err == nil {
+		at.password, err = url.PathUnescape(password)
+	}
+	switch {
+	case err != nil:
+		return errors.New("has a % in its user or password that stands for nothing: % itself is %25")
+	case given && password == "" && user != "":
+		return errors.New("has a user with an empty password")
+	}
+	return nil
+}
+
+// readDatabase reads what stands behind the host: /2 or ?db=2.
+func (at *address) readDatabase(db, query string, asks bool) error {
+	if asks {
+		key, value, _ := strings.Cut(query, "=")
+		switch {
+		case strings.Contains(query, "&"):
+			return errors.New("has a query of several parts: ?db=N is all that it can have")
+		case key != "db":
+			return errors.New("has a query key that is not known: ?db=N is all that it can have")
+		case db != "":
+			return errors.New("has two databases, in its path and in its query")
+		}
+		if db = value; db == "" {
+			db = "none"
+		}
+	}
+	if db == "" {
+		return nil
+	}
+	n, err := strconv.ParseUint(db, 10, 31)
+	if err != nil {
+		return errors.New("has something else where a database's number belongs")
+	}
+	at.db = int(n)
+	return nil
 }
 
 // hostPort adds the port if it is left out of host:port. The host is not left out.
-func hostPort(s string) (at string, ok bool) {
+func hostPort(s string) (at string, err error) {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
 		host, port, err = net.SplitHostPort(s + ":6379")
@@ -94,16 +158,36 @@ func hostPort(s string) (at string, ok bool) {
 	if port == "" {
 		port = "6379"
 	}
+	odd := func(r rune) bool {
+		return r < utf8.RuneSelf && !strings.ContainsRune(".-_", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	}
 	n, bad := strconv.ParseUint(port, 10, 16)
-	return net.JoinHostPort(host, port), err == nil && bad == nil && n > 0 && host != ""
+	switch ip := strings.HasPrefix(s, "["); {
+	case err != nil:
+		return "", errors.New("has brackets or colons that are not those of host:port or [IPv6]:port")
+	case host == "":
+		return "", errors.New("has no host")
+	case bad != nil || n == 0:
+		return "", errors.New("has something else where a port's number belongs, which is 1 to 65535")
+	case ip && !isIP(host), !ip && strings.ContainsFunc(host, odd):
+		return "", errors.New("has a host with characters in it that no host's name has")
+	}
+	return net.JoinHostPort(host, port), nil
 }
 
-// parseAddresses takes a list apart. TLS is for all of them or for none.
-func parseAddresses(list []string) (all []address, err error) {
+func isIP(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err == nil
+}
+
+// parseAddresses takes a list apart, of the flag or variable of that name. TLS is for all of them or
+// for none.
+func parseAddresses(of string, list []string) (all []address, err error) {
 	for _, arg := range list {
 		at, err := parseAddress(arg)
 		if err != nil {
-			return nil, err
+			err = fmt.Errorf("%s %w", of, err)
+			return nil, exit.Because(exit.Wrong, err, addressHint)
 		}
 		all = append(all, at)
 	}
@@ -153,6 +237,14 @@ type addresses struct {
 
 func (a *addresses) Type() string   { return "address" }
 func (a *addresses) String() string { return strings.Join(a.list, ",") }
+
+// from is where they were read.
+func (a *addresses) from() string {
+	if a.given {
+		return "--redis"
+	}
+	return addressVariable
+}
 
 func (a *addresses) Set(s string) error {
 	if !a.given {

@@ -97,7 +97,7 @@ func (a *app) deployment() (*deployment, error) {
 	if err := a.prepare(); err != nil {
 		return nil, err
 	}
-	at, err := parseAddresses(a.redis.list)
+	at, err := parseAddresses(a.redis.from(), a.redis.list)
 	if err != nil {
 		return nil, err
 	}

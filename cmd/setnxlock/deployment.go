@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -25,13 +24,11 @@ func (a *app) sentinels() (name, list string, all []address, err error) {
 	}
 	args := strings.Split(list, ",")
 	for i, arg := range args {
-		if !strings.Contains(arg, "://") && !strings.Contains(strings.Trim(arg, "[]"), ":") {
+		if args[i] = strings.TrimRight(arg, "\r\n"); !strings.Contains(arg, "://") && !strings.Contains(strings.Trim(arg, "[]"), ":") {
 			args[i] += ":26379"
 		}
 	}
-	if all, err = parseAddresses(args); err != nil {
-		err = exit.Because(exit.Wrong, fmt.Errorf("--sentinel names no address: %w", err), sentinelHint)
-	}
+	all, err = parseAddresses("--sentinel", args)
 	return name, list, all, err
 }
 

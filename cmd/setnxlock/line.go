@@ -78,6 +78,7 @@ func quoted(s string) string {
 
 // shown is an address as messages and hints may have it: without user and password.
 func shown(arg string) string {
+	arg = strings.TrimRight(arg, "\r\n")
 	from := 0
 	if i := strings.Index(arg, "://"); i >= 0 {
 		from = i + len("://")

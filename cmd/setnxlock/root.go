@@ -76,7 +76,7 @@ func (a *app) rootCommand() *cobra.Command {
 
 	f := root.PersistentFlags()
 	a.flags = f
-	if list, given := os.LookupEnv("SETNXLOCK_REDIS"); given {
+	if list, given := os.LookupEnv(addressVariable); given {
 		a.redis.list = strings.Split(list, ",")
 	}
 	f.Var(&a.redis, "redis",

@@ -1,0 +1,106 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
+	"github.com/setnxlock/setnxlock/internal/must"
+)
+
+// Passwords that are pasted into an address as they are: no message has four characters of one in a row, no
+// resolver is asked for a part of one, and nothing but the host that was meant is connected to.
+func TestPastedPasswords(t *testing.T) {
+	var asked, connected atomic.Int64
+	before := net.DefaultResolver
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		asked.Add(1)
+		return nil, errors.New("no resolver is to be asked")
+	}}
+	defer func() { net.DefaultResolver = before }()
+	at := serve(t, func(c net.Conn) {
+		connected.Add(1)
+		c.Read(make([]byte, 1024)) //nolint:errcheck // AUTH
+		c.Write([]byte("-WRONGPASS invalid username-password pair\r\n"))
+	})
+	dir := t.TempDir()
+	out := must.Get(os.Create(dir + "/out"))(t)
+	defer out.Close()
+	in := must.Get(os.Open(os.DevNull))(t)
+	defer in.Close()
+	// tried is what a command line comes to: what it says, its status, and whether anything but at would be dialled.
+	tried := func(args []string) (said string, status int, elsewhere string) {
+		must.Do(t, out.Truncate(0))
+		must.Get(out.Seek(0, 0))(t)
+		status = execute(args, in, out, out)
+		a := &app{known: &cache{}, in: in, out: out, errs: out}
+		must.Do(t, a.rootCommand().PersistentFlags().Parse(args))
+		if p, err := a.deployment(); err == nil {
+			for _, n := range p.nodes {
+				if rest := strings.NewReplacer(at, "", "the cluster of ", "", "m, as ", "", " say", "", ", ", "").Replace(n.name); rest != "" {
+					elsewhere += rest
+				}
+			}
+			p.Close()
+		}
+		return string(must.Get(os.ReadFile(dir + "/out"))(t)), status, elsewhere
+	}
+	forms := [][]string{
+		{"--redis", "redis://:PW@AT"}, {"--redis", "redis://app:PW@AT/2"}, {"--redis", "redis://PW@AT"},
+		{"--redis", "rediss://:PW@AT"}, {"--redis", "redis://app:PW@AT", "--cluster"},
+		{"--redis", "app:PW@AT"}, {"--redis", "PW@AT"}, {"--redis", ":PW@AT"},
+		{"--redis", "redis://app:PW@AT", "--algorithm", "redlock"}, {"--sentinel", "m@redis://:PW@AT"},
+		{"--redis", "unix://app:PW@/nonesuch"}, {"--redis", "redis://:" + "PW@AT?db=1"},
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	refused, read := 0, 0
+	for i := range 10_000 {
+		password := make([]byte, 16)
+		for j := range password {
+			password[j] = byte(' ' + random.IntN('~'-' '+1))
+			if i%2 == 0 && random.IntN(3) == 0 { // what means something in an address, more often
+				password[j] = "@/:?#,%&=[] 0123456789"[random.IntN(22)]
+			}
+		}
+		form := forms[i%len(forms)]
+		var args []string
+		for _, arg := range form {
+			args = append(args, strings.NewReplacer("PW", string(password), "AT", at).Replace(arg))
+		}
+		said, status, elsewhere := tried(append(args, "--timeout", "30s", "inspect", "job"))
+		said = strings.ReplaceAll(said, at, "")
+		for _, known := range []string{addressHint, passwordHint} {
+			said = strings.ReplaceAll(said, known, "")
+		}
+		for j := range len(password) - 3 {
+			if part := string(password[j : j+4]); strings.Contains(said, part) {
+				t.Fatalf("%q: %q of it is printed: %s", args, part, said)
+			}
+		}
+		if elsewhere != "" && elsewhere != "/nonesuch" {
+			t.Fatalf("%q connects to %q", args, elsewhere)
+		}
+		switch status {
+		case exit.Wrong:
+			refused++
+		case statusUnavailable:
+			read++
+		default:
+			t.Fatalf("%q: status %d: %s", args, status, said)
+		}
+	}
+	if n := asked.Load(); n > 0 {
+		t.Errorf("a resolver was asked %d times", n)
+	}
+	if refused < 3000 || read < 500 || connected.Load() < 300 {
+		t.Errorf("%d were refused, %d read, %d connections: the test proves nothing", refused, read, connected.Load())
+	}
+}

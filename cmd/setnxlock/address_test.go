@@ -94,9 +94,9 @@ func TestNoPartIsIgnored(t *testing.T) {
 	for arg, want := range map[string]address{
 		"h\n": {network: "tcp", host: "h:6379"}, "redis://u:p@h:1/2\r\n": {network: "tcp", host: "h:1", user: "u", password: "p", db: 2},
 		"rediss://:%40%2F%3a@[fe80::1%25lo]:1?db=3": {network: "tcp", tls: true, host: "[fe80::1%lo]:1", password: "@/:", db: 3},
-		"redis://:a:b&c=d\"<>^{|}é@h": {network: "tcp", host: "h:6379", password: "a:b&c=d\"<>^{|}é"},
-		"unix://u:p@/a%20b%40c?db=4": {network: "unix", host: "/a b@c", user: "u", password: "p", db: 4},
-		"/a b\n": {network: "unix", host: "/a b"}, "REDIS://h/": {network: "tcp", host: "h:6379"},
+		"redis://:a:b&c=d\"<>^{|}é@h":               {network: "tcp", host: "h:6379", password: "a:b&c=d\"<>^{|}é"},
+		"unix://u:p@/a%20b%40c?db=4":                {network: "unix", host: "/a b@c", user: "u", password: "p", db: 4},
+		"/a b\n":                                    {network: "unix", host: "/a b"}, "REDIS://h/": {network: "tcp", host: "h:6379"},
 	} {
 		if at, err := parseAddress(arg); err != nil || at != want {
 			t.Errorf("%q: %+v, %v", arg, at, err)

@@ -70,6 +70,10 @@ func Slog(l *slog.Logger) Observer {
 		if e.Err != nil {
 			attrs = append(attrs, slog.Any("error", e.Err))
 		}
-		l.LogAttrs(e.Context, level, "lock "+string(e.Kind), attrs...)
+		what := "lock " + string(e.Kind)
+		if e.Kind == EventFailed {
+			what = "renewal failed" // the lock has not
+		}
+		l.LogAttrs(e.Context, level, what, attrs...)
 	}
 }

@@ -51,7 +51,7 @@ func (c *child) supervise(signals *signals, lease *lease, grace time.Duration, s
 			lost = c.stopped(ws.StopSignal(), signals, lease)
 		}
 		if lost {
-			say("the lock on %q is lost (%s): the command gets "+howItEnds, lease.Key(), whyLost(lease.Key(), context.Cause(lease.Context())), grace)
+			say("the lock on %s is lost: %s; the command gets "+howItEnds, named(lease.Key()), lease.why(), grace)
 			return c.end(signals, grace), true
 		}
 	}

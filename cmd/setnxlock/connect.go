@@ -36,6 +36,18 @@ type node struct {
 // one is the deployment's only node. A quorum has none.
 func (p *deployment) one() node { return p.nodes[0] }
 
+// name is the deployment as messages call it.
+func (p *deployment) name() string {
+	var names []string
+	for _, n := range p.nodes {
+		names = append(names, n.name)
+	}
+	if len(names) > 1 {
+		return "a majority of " + strings.Join(names, ", ")
+	}
+	return names[0]
+}
+
 // Close gives up all connections.
 func (p *deployment) Close() {
 	for _, n := range p.nodes {

@@ -12,16 +12,19 @@ type lease struct {
 	*compat.Lock
 	ttl  time.Duration
 	last time.Time // when overslept was last called
+	host string    // where the lock is, as messages call it
+
+	slept bool // overslept has noticed it
 }
 
 // overslept notices that this process or the whole machine was stopped for a
 // while, and then asks the server at once whether the lock is still ours: a
 // machine that sleeps stops the timers that would have told.
 func (l *lease) overslept() (lost bool) {
+	l.slept = l.asleep()
 	now := time.Now()
-	gap := now.Round(0).Sub(l.last.Round(0)) // by the wall's time, which went on
 	l.last = now
-	if gap > 3*time.Second && l.Context().Err() == nil {
+	if l.slept && l.Context().Err() == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		err := l.Extend(ctx, l.ttl)
@@ -30,4 +33,16 @@ func (l *lease) overslept() (lost bool) {
 		}
 	}
 	return l.Context().Err() != nil
+}
+
+// asleep reports that nobody has called overslept for longer than one who runs leaves it, by the wall's
+// time, which went on.
+func (l *lease) asleep() bool { return time.Now().Round(0).Sub(l.last.Round(0)) > 3*time.Second }
+
+// why is what was seen of the lock that is lost.
+func (l *lease) why() string {
+	if l.slept || l.asleep() {
+		return "its time ran out while setnxlock was stopped"
+	}
+	return whyLost(l.host, context.Cause(l.Context()))
 }

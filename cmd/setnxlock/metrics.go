@@ -29,7 +29,10 @@ func (a *app) measured(keys []string, f runFlags, run func() error) error {
 	return err
 }
 
-// both calls one after the other.
+// both calls one after the other; the first may be nil.
 func both(one, other compat.Observer) compat.Observer {
+	if one == nil {
+		return other
+	}
 	return func(e compat.Event) { one(e); other(e) }
 }

@@ -3,7 +3,9 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
+	"sync"
 
 	"github.com/spf13/cobra"
 )
@@ -43,4 +45,19 @@ func (o owner) text() string {
 		text += "/" + o.name
 	}
 	return text
+}
+
+// ourOwner is an owner as our tokens have it.
+var ourOwner = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(.+):([0-9]+)(?:/(.+))?$`) })
+
+// ownerInWords is an owner for people: "nightly@web1 (4711)".
+func ownerInWords(owner string) string {
+	m := ourOwner().FindStringSubmatch(owner)
+	switch {
+	case m == nil:
+		return printable(owner)
+	case m[3] == "":
+		return m[1] + " (" + m[2] + ")"
+	}
+	return m[3] + "@" + m[1] + " (" + m[2] + ")"
 }

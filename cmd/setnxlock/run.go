@@ -192,6 +192,7 @@ func (a *app) run(keys []string, command []string, f runFlags) error {
 	}
 	signals := catch()
 	a.owner.runs(command[0])
+	a.observer = both(a.observer, (&outages{say: a.say}).observe)
 
 	held, err := a.obtain(keys, f, signals)
 	if err != nil {
@@ -202,15 +203,17 @@ func (a *app) run(keys []string, command []string, f runFlags) error {
 	lock := held.Lock
 	child, err := start(path, command, environment(lock, f.keepPassword), a.in, a.out, a.errs)
 	if err != nil {
-		a.release(lock, signals, false) //nolint:errcheck // it has said so itself
+		a.release(held, signals) //nolint:errcheck // it has said so itself
 		return exit.Because(statusNotExec, fmt.Errorf("%s can't be executed: %w", command[0], plain(err)), "")
 	}
-	status, lost := child.supervise(signals, &lease{Lock: lock, ttl: f.ttl, last: time.Now()}, f.grace, a.say)
+	status, lost := child.supervise(signals, &lease{Lock: lock, ttl: f.ttl, last: time.Now(), host: held.at.name()}, f.grace, a.say)
 	if f.detach && status == 0 && !lost {
 		return a.detach(held)
 	}
-	err = a.release(lock, signals, lost)
-	if lost || errors.Is(err, compat.ErrLost) {
+	if lost { // nothing is sent for it any more
+		return exit.With(statusLost)
+	}
+	if err := a.release(held, signals); errors.Is(err, compat.ErrLost) {
 		return exit.With(statusLost)
 	}
 	return exit.With(status)
@@ -264,7 +267,7 @@ func (a *app) obtain(keys []string, f runFlags, signals *signals) (*held, error)
 	var asked *exit.Failure
 	if errors.As(context.Cause(ctx), &asked) { // a signal, whatever the wait made of it
 		if err == nil {
-			a.release(h.Lock, signals, false) //nolint:errcheck // it has said so itself
+			a.release(h, signals) //nolint:errcheck // it has said so itself
 			h.at.Close()
 		}
 		return nil, asked
@@ -372,9 +375,9 @@ func (a *app) detach(held *held) error {
 	s, err := held.target.look(ctx)
 	switch {
 	case err == nil && lacks(s.State, h.Token):
-		return a.lostBelow(h.Key, &compat.LostError{Key: h.Key, Value: s.Value, Gone: s.Status == compat.StatusFree})
+		return a.lostBelow(held, &compat.LostError{Key: h.Key, Value: s.Value, Gone: s.Status == compat.StatusFree})
 	case err != nil:
-		return exit.Because(a.explain(err).Status, fmt.Errorf("the lock on %q was to be left held, and whether it is can't be seen: %w", h.Key, err), "")
+		return exit.Because(a.explain(err).Status, fmt.Errorf("the lock on %s was to be left held, and whether it is can't be seen: %w", named(h.Key), err), "")
 	}
 	a.log().Info("lock detached", "key", h.Key, "handle", h.String(), "until", held.Until())
 	return nil
@@ -391,18 +394,9 @@ func lacks(s compat.State, value string) bool {
 }
 
 // lostBelow is the end of a run whose lock was lost unseen, as err says.
-func (a *app) lostBelow(key string, err error) error {
-	a.say("the lock on %q was lost while the command ran (%s): another client may have run at the same time", key, whyLost(key, err))
+func (a *app) lostBelow(h *held, err error) error {
+	a.say("the lock on %s was lost while the command ran: %s; another client may have run at the same time", named(h.Key()), whyLost(h.at.name(), err))
 	return exit.With(statusLost)
-}
-
-// whyLost is what was seen of the key of a lock that is lost.
-func whyLost(key string, err error) string {
-	var lost *compat.LostError
-	if !errors.As(err, &lost) {
-		return "its time is up"
-	}
-	return "the key" + strings.TrimPrefix(sentence(lost), fmt.Sprintf("lease lost: %q", key))
 }
 
 // environment is the child's: ours without our password, and what it is told of the lock.
@@ -431,24 +425,21 @@ func tokenText(h compat.Handle) string {
 	return h.String()
 }
 
-// release releases the lock, and says so if it can't. said: the user knows that the
-// lock is lost. A signal cuts it short.
-func (a *app) release(lock *compat.Lock, signals *signals, said bool) error {
+// release releases the lock, and says so if it can't. A signal cuts it short.
+func (a *app) release(h *held, signals *signals) error {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	stop := signals.endWaiting(cancel)
 	defer stop()
 
-	err := lock.Release(ctx)
+	err := h.Release(ctx)
 	switch {
 	case err == nil:
 	case errors.Is(err, compat.ErrLost):
-		if !said {
-			a.lostBelow(lock.Key(), err) //nolint:errcheck // the caller has the status
-		}
+		a.lostBelow(h, err) //nolint:errcheck // the caller has the status
 	default:
-		a.say("the lock on %q could not be released (it ends by itself at %s): %v",
-			lock.Key(), verdict.Moment(lock.Until()), sentence(err))
+		a.say("the lock on %s could not be released (it ends by itself at %s): %v",
+			named(h.Key()), verdict.Moment(h.Until()), sentence(err))
 	}
 	return err
 }

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
+)
+
+// outages tells of each time in which a lock can't be renewed: at its beginning, with what will
+// come of it, and at its end.
+type outages struct {
+	say func(format string, args ...any)
+
+	mu    sync.Mutex
+	since map[string]time.Time // by key
+}
+
+func (o *outages) observe(e compat.Event) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	since, out := o.since[e.Key]
+	switch {
+	case e.Kind == compat.EventFailed && !out:
+		if o.since == nil {
+			o.since = map[string]time.Time{}
+		}
+		o.since[e.Key] = time.Now()
+		o.say("can't renew %s since %s (%s); lost at %s unless it can",
+			named(e.Key), clockTime(time.Now()), seenOf(e.Err), clockTime(e.Lease.Until))
+	case e.Kind == compat.EventExtended && out:
+		delete(o.since, e.Key)
+		o.say("%s is renewed again, after %s", named(e.Key), tenths(time.Since(since)))
+	}
+}
+
+// named is a key for people: of several that are locked as one, each.
+func named(key string) string {
+	all := split(key)
+	for i, k := range all {
+		all[i] = strconv.Quote(k)
+	}
+	return strings.Join(all, ", ")
+}
+
+// whyLost is what was seen of the key of a lock that is lost, on the servers of that name.
+func whyLost(host string, err error) string {
+	var lost *compat.LostError
+	switch {
+	case !errors.As(err, &lost):
+		return "its time has run out"
+	case lost.Value != "":
+		return "now held by " + holderIn(lost.Value)
+	case lost.Gone:
+		return "deleted"
+	case lost.Err == compat.ErrLost:
+		return "it does not hold our value any more"
+	case lost.Confirmed.IsZero(), lost.Err == nil && !lost.Renewed:
+		return "its time has run out"
+	}
+	since := tenths(time.Since(lost.Confirmed))
+	var refused redis.Error
+	if errors.As(lost.Err, &refused) {
+		return host + " has refused to renew it for " + since + " (" + seenOf(refused) + ")"
+	}
+	if lost.Err == nil { // the renewal is still under way
+		return "no answer from " + host + " for " + since
+	}
+	return "no answer from " + host + " for " + since + besides(seenOf(lost.Err))
+}
+
+// besides is what more is known of a server than that it does not answer.
+func besides(seen string) string {
+	if seen == "" || strings.HasPrefix(seen, "no answer") {
+		return ""
+	}
+	return " (" + seen + ")"
+}
+
+// holderIn is who wrote a value, as far as it tells.
+func holderIn(value string) string {
+	if owner, ok := dialect.OwnerOf(value); ok {
+		return ownerInWords(owner)
+	}
+	if len(value) > 80 {
+		value = value[:80]
+	}
+	return printable(value)
+}
+
+// seenOf is what was seen of a connection or a reply, without the words of the libraries around it.
+func seenOf(err error) string {
+	var refused redis.Error
+	var errno syscall.Errno
+	var network net.Error
+	var name *net.DNSError
+	switch dial := dialled(err); {
+	case errors.As(err, &refused):
+		return string(refused)
+	case errors.As(dial, &name):
+		return "no such host"
+	case errors.As(dial, &errno), errors.As(err, &errno):
+		return errno.Error()
+	case errors.Is(err, compat.ErrTimeout), errors.Is(err, context.DeadlineExceeded),
+		errors.As(dial, &network) && network.Timeout(), errors.As(err, &network) && network.Timeout():
+		return "no answer"
+	case errors.Is(dial, io.EOF), errors.Is(dial, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return "it closed the connection"
+	}
+	return sentence(err)
+}
+
+// clockTime is a time of today.
+func clockTime(t time.Time) string { return t.Local().Format("15:04:05") }
+
+func tenths(d time.Duration) string { return d.Round(100 * time.Millisecond).String() }

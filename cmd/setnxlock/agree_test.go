@@ -227,7 +227,7 @@ func TestCommandsAgreeOnSeveral(t *testing.T) {
 		}{
 			{"free", func(a, b string) {}, "free", 0, 0},
 			{"one held", func(a, b string) { put(t, one, onKey{a, someHex, 600}) }, "held", 75, 0},
-			{"two clients", func(a, b string) { put(t, one, onKey{a, someHex, 600}, onKey{b, "x", 0}) }, "persistent", 75, 0},
+			{"two clients", func(a, b string) { put(t, one, onKey{a, someHex, 600}, onKey{b, someHex[1:] + "0", 0}) }, "persistent", 75, 0},
 			{"one past", func(a, b string) { put(t, one, onKey{b, "1700000000", 0}) }, "dead", 75, 0},
 			{"ours", func(a, b string) { command(t, one, "run", "--detach", "--ttl", "10m", a, b, "--", "true") }, "held", 75, 0},
 			{"readers of one", func(a, b string) {

@@ -85,7 +85,7 @@ func (a *app) inspect(keys []string, asJSON bool) error {
 	if asJSON {
 		return a.printJSON(keyJSON(s, time.Now()))
 	}
-	return a.printState(s)
+	return printState(a.out, s)
 }
 
 // watch prints a line for each state that differs from the one before.
@@ -281,13 +281,25 @@ func (a *app) lookAll(ctx context.Context, n node, keys []string) ([]verdict.Ver
 	return all, nil
 }
 
+// printStates shows what is on keys: on stderr, if stdout is for JSON.
+func (a *app) printStates(key string, all []verdict.Verdict, asJSON bool) error {
+	out := a.out
+	if asJSON {
+		out = a.errs
+	}
+	if len(all) == 1 {
+		return printState(out, all[0])
+	}
+	return printState(out, verdict.Together(key, all))
+}
+
 // printState is the answer for people.
-func (a *app) printState(s verdict.Verdict) error {
-	w := tabwriter.NewWriter(screen.Page{W: a.out}, 0, 0, 2, ' ', 0)
+func printState(out io.Writer, s verdict.Verdict) error {
+	w := tabwriter.NewWriter(screen.Page{W: out}, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "key\t%s\n", printable(s.Key))
 	fmt.Fprintf(w, "status\t%s%s\n", string(s.Status), meaning(s))
 	if s.Status != compat.StatusFree {
-		a.printHolder(w, s)
+		printHolder(w, s)
 	}
 	for _, wrong := range s.Wrong {
 		fmt.Fprintf(w, "wrong\t%s\n", wrong)
@@ -295,7 +307,7 @@ func (a *app) printState(s verdict.Verdict) error {
 	return w.Flush()
 }
 
-func (a *app) printHolder(w io.Writer, s verdict.Verdict) {
+func printHolder(w io.Writer, s verdict.Verdict) {
 	now := time.Now()
 	if s.Format != "" {
 		fmt.Fprintf(w, "format\t%s\n", s.Format)

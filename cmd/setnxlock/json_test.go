@@ -48,6 +48,8 @@ func TestJSONPage(t *testing.T) {
 		{"repair", address, []string{"repair", "--json", "--dialect", "resque-lock", "--lease", "1s", "--match", "nothing"}},
 		{"repair", address, []string{"repair", "--json", "--dialect", "resque-lock", "--lease", "1s", "--match", "*"}},
 		{"repair", address, []string{"repair", "--json", "--yes", "--dialect", "resque-lock", "--lease", "1s", "resque:lock:a", "resque:lock:b", "none"}},
+		{"release", address, []string{"release", "--json", "--force", "--yes", "a", "b", "none"}},
+		{"release", address, []string{"release", "--json", "--force", "--yes", "none"}},
 		{"doctor", address, []string{"doctor", "--json"}},
 		{"doctor", other, []string{"doctor", "--json", "--algorithm", "set"}},
 		{"doctor --json --algorithm redlock", quorum,

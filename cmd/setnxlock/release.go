@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
@@ -26,7 +28,10 @@ client's lock is removed by mistake.
 or its handle ($SETNXLOCK_HANDLE, which names the key too: KEY may be left out).
 
 --force is for a lock whose holder is known to be dead. It shows what is on KEY,
-asks, and removes it, unless another client has taken the lock in the meantime. The holder learns of it only when it next renews, and goes on until then.
+asks, and removes it, unless another client has taken the lock in the meantime. A
+holder that lives learns of it only when it next renews, and goes on until then.
+With --yes it does not ask, and refuses what only looks like text (64): a page, a
+profile or a counter may be a lock, and need not be. --not-a-lock removes that, too.
 
 On servers without WATCH (before 2.2, and proxies) the comparison and the removal
 are two steps: a lock that changes hands in between is removed nevertheless.`
@@ -42,8 +47,7 @@ const releaseExamples = `  setnxlock release nightly-report --token "$SETNXLOCK_
   setnxlock release nightly-report --force --yes   # from a script`
 
 func (a *app) releaseCommand() *cobra.Command {
-	var token string
-	var force, yes bool
+	var f releaseFlags
 	cmd := &cobra.Command{
 		Use:         "release [KEY...] {--token TOKEN | --force}",
 		Short:       "Remove a lock, by its token or by force",
@@ -54,15 +58,16 @@ func (a *app) releaseCommand() *cobra.Command {
 
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			force, token := f.force, f.token
 			switch {
 			case force == cmd.Flags().Changed("token"):
 				return exit.Usage(cmd, errors.New("release needs either --token or --force"))
 			case strings.HasPrefix(token, "snx1."): // a handle, or what is left of one
-				return a.releaseByHandle(cmd, args, token)
+				return a.releaseByHandle(cmd, args, f)
 			case len(args) == 0:
 				return exit.Usage(cmd, errors.New("release needs a KEY"))
 			case force:
-				return a.releaseByForce(args, yes)
+				return a.releaseByForce(args, f)
 			case token == "":
 				return exit.Usage(cmd, errors.New("the token is empty"))
 			}
@@ -70,19 +75,32 @@ func (a *app) releaseCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.releaseByToken(key, token)
+			return a.releaseByToken(key, f)
 		},
 	}
-	cmd.Flags().StringVar(&token, "token", "", "remove KEY if it holds `TOKEN`, or release the lock that a handle names")
-	cmd.Flags().BoolVar(&force, "force", false, "remove whatever lock is on KEY, after showing it")
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
+	cmd.Flags().StringVar(&f.token, "token", "", "remove KEY if it holds `TOKEN`, or release the lock that a handle names")
+	cmd.Flags().BoolVar(&f.force, "force", false, "remove whatever lock is on KEY, after showing it")
+	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "don't ask")
+	cmd.Flags().BoolVar(&f.notALock, "not-a-lock", false, "with --yes, remove what only looks like text, too")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+type releaseFlags struct {
+	token                        string
+	force, yes, notALock, asJSON bool
+}
+
+// A jsonRelease is what was on the keys that release --force was given, and which of them it removed.
+type jsonRelease struct {
+	Removed []string  `json:"removed"`
+	Locks   []jsonKey `json:"locks"`
 }
 
 // releaseByHandle releases the lock that a handle names. The keys need not be
 // given; if they are, they must be its own.
-func (a *app) releaseByHandle(cmd *cobra.Command, keys []string, s string) error {
-	h, err := handle(s)
+func (a *app) releaseByHandle(cmd *cobra.Command, keys []string, f releaseFlags) error {
+	h, err := handle(f.token)
 	if err != nil {
 		return err
 	}
@@ -91,11 +109,13 @@ func (a *app) releaseByHandle(cmd *cobra.Command, keys []string, s string) error
 			return exit.Usage(cmd, cmp.Or(err, fmt.Errorf("the handle is of %q, not of %q", h.Key, key)))
 		}
 	}
-	return a.releaseByToken(h.Key, h.Token)
+	f.token = h.Token
+	return a.releaseByToken(h.Key, f)
 }
 
 // releaseByToken releases what holds the token on a key with its prefix.
-func (a *app) releaseByToken(key, token string) error {
+func (a *app) releaseByToken(key string, f releaseFlags) error {
+	token := f.token
 	ctx := context.Background()
 	v, err := a.viewOf(ctx, key, nil)
 	if err != nil {
@@ -114,11 +134,14 @@ func (a *app) releaseByToken(key, token string) error {
 		}
 		err = a.remove(ctx, v, key, lock, lost.Value)
 	}
+	if err == nil && f.asJSON {
+		return a.printJSON(jsonRelease{Removed: split(key), Locks: []jsonKey{}})
+	}
 	return err
 }
 
 // releaseByForce removes what it has shown, and nothing else.
-func (a *app) releaseByForce(keys []string, yes bool) error {
+func (a *app) releaseByForce(keys []string, f releaseFlags) error {
 	ctx := context.Background()
 	v, err := a.view(ctx, keys)
 	if err != nil {
@@ -129,17 +152,45 @@ func (a *app) releaseByForce(keys []string, yes bool) error {
 	if err != nil {
 		return err
 	}
-	s := all[0]
-	if len(all) > 1 {
-		s = verdict.Together(v.key, all)
-	}
-	if err := a.printState(s); err != nil {
-		return err
-	}
-	if s.Status == compat.StatusFree {
-		return nil
-	}
+	answer := jsonRelease{Removed: []string{}}
 	for _, one := range all {
+		answer.Locks = append(answer.Locks, keyJSON(one, time.Now()))
+	}
+	if !f.asJSON || !f.yes { // who is asked sees it
+		if err := a.printStates(v.key, all, f.asJSON); err != nil {
+			return err
+		}
+	}
+	held := slices.DeleteFunc(all, func(one verdict.Verdict) bool { return one.Status == compat.StatusFree })
+	if len(held) > 0 {
+		if err := a.mayRemove(held, f); err != nil {
+			return err
+		}
+	}
+	for i, one := range held {
+		if err := a.removeShown(ctx, v, one); err != nil {
+			if i > 0 {
+				a.say("%d of %d locks were removed before this", i, len(held))
+			}
+			return err
+		}
+		answer.Removed = append(answer.Removed, split(one.Key)...)
+		if !f.asJSON {
+			for _, key := range split(one.Key) {
+				fmt.Fprintf(screen.Page{W: a.out}, "%s: removed\n", printable(key))
+			}
+		}
+	}
+	if f.asJSON {
+		return a.printJSON(answer)
+	}
+	return nil
+}
+
+// mayRemove asks, unless the flags have answered, and refuses what is not to be removed.
+func (a *app) mayRemove(held []verdict.Verdict, f releaseFlags) error {
+	text := false
+	for _, one := range held {
 		switch {
 		case one.Cut:
 			return exit.Because(
@@ -151,26 +202,49 @@ func (a *app) releaseByForce(keys []string, yes bool) error {
 			return exit.Because(statusForeign, fmt.Errorf("%q is a lock of Redisson's, which setnxlock does not release: nothing was removed", one.Key), "a client of Redisson's releases it with forceUnlock")
 		case one.Value == "" && a.algorithm == "redlock":
 			return exit.Because(statusLost, fmt.Errorf("%q is held in parts, by several clients: nothing was removed", one.Key), "remove it on each server: --redis HOST:PORT, without --algorithm redlock")
+		case !one.OnlyText(time.Now()), a.dialect != "", f.notALock:
+		case f.yes:
+			return exit.Because(exit.Wrong, fmt.Errorf("%q holds a text that need not be a lock: nothing was removed", one.Key), "if it is to go, --not-a-lock; without --yes you are shown it and asked")
+		default:
+			text = true
 		}
 	}
-	if !yes {
-		if err := a.confirm("Remove it? Its holder is not told."); err != nil {
-			return err
-		}
+	if f.yes {
+		return nil
 	}
-	removed := 0
-	for _, one := range all {
-		for _, value := range values(one) {
-			if err := a.remove(ctx, v, one.Key, one.Lock, value); err != nil {
-				if errors.Is(err, compat.ErrLost) && !errors.As(err, new(*exit.Failure)) { // which has words of its own
-					err = exit.Because(statusLost, fmt.Errorf("%q has changed since it was shown: it was not removed", one.Key), "")
-				}
-				if removed > 0 {
-					a.say("%d of %d locks were removed before this", removed, len(all))
-				}
-				return err
+	question := "Remove it? "
+	if len(held) > 1 {
+		question = "Remove them? "
+	}
+	if text {
+		question += "It may be no lock: any text looks like this. "
+	}
+	return a.confirm(question + holderWill(held))
+}
+
+// holderWill is what becomes of the work of those whose locks are removed.
+func holderWill(held []verdict.Verdict) string {
+	who, ours := "Its holder", held[0].Sure == verdict.Certain && held[0].Owner != ""
+	switch owner := held[0].Owner; {
+	case len(held) > 1 || len(held[0].Holders) > 1:
+		who, ours = "A holder", false
+	case owner != "":
+		who += ", " + ownerInWords(owner) + ","
+	}
+	if ours {
+		return who + " is not told. It works on until its next renewal fails, and ends then; whoever takes the lock before works beside it."
+	}
+	return who + " is not told. It works on until it looks at the key again, if it ever does; whoever takes the lock before works beside it."
+}
+
+// removeShown removes a lock, if it is as it was shown.
+func (a *app) removeShown(ctx context.Context, v *view, one verdict.Verdict) error {
+	for _, value := range values(one) {
+		if err := a.remove(ctx, v, one.Key, one.Lock, value); err != nil {
+			if errors.Is(err, compat.ErrLost) && !errors.As(err, new(*exit.Failure)) { // which has words of its own
+				err = exit.Because(statusLost, fmt.Errorf("%q has changed since it was shown: it was not removed", one.Key), "")
 			}
-			removed++
+			return err
 		}
 	}
 	return nil

@@ -304,6 +304,18 @@ func (v Verdict) IsLock(anyText bool) bool {
 	return !v.vague || anyText || v.Sure != Possible
 }
 
+// OnlyText reports that nothing but its being a string speaks for it being a lock: it may as well be a page, a
+// profile or a counter.
+func (v Verdict) OnlyText(now time.Time) bool {
+	if v.Lock != Plain || v.Status == protocol.StatusFree || len(v.Holders) > 0 {
+		return false
+	}
+	if v.Why == nil { // a lock has looked itself, which reads any text
+		v = Lens{}.Judge(Content{Key: v.Key, Type: "string", Value: v.Value, TTL: v.TTL}, now)
+	}
+	return v.Kind == "" || v.vague && v.Sure == Possible
+}
+
 // Moment is a time for people, always with its date and zone.
 func Moment(t time.Time) string { return t.Format("2006-01-02 15:04:05 MST") }
 

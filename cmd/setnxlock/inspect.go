@@ -23,7 +23,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const inspectHelp = `Reads KEY and says what an attempt to lock it would find. It changes nothing.
+const inspectHelp = `Reads KEY and says what an attempt to lock it would find. It changes nothing. Of several
+KEYs it shows each, and says whether they are held as one, as setnxlock run KEY KEY
+holds them.
 
   free        the key does not exist
   held        it has a lease that has not ended
@@ -78,14 +80,21 @@ func (a *app) inspect(keys []string, asJSON bool) error {
 		return err
 	}
 	defer v.Close()
-	s, err := v.look(ctx)
-	if err != nil {
+	all, err := v.looks(ctx)
+	now := time.Now()
+	switch {
+	case err != nil:
 		return err
+	case !asJSON:
+		return printStates(a.out, all)
+	case len(all) == 1:
+		return a.printJSON(keyJSON(all[0], now))
 	}
-	if asJSON {
-		return a.printJSON(keyJSON(s, time.Now()))
+	j := jsonSeveral{jsonKey: keyJSON(verdict.Together(v.key, all), now), Together: together(all)}
+	for _, one := range all {
+		j.Keys = append(j.Keys, keyJSON(one, now))
 	}
-	return printState(a.out, s)
+	return a.printJSON(j)
 }
 
 // watch prints a line for each state that differs from the one before.
@@ -96,17 +105,27 @@ func (a *app) watch(keys []string, every time.Duration, asJSON bool) error {
 		return err
 	}
 	defer v.Close()
-	var last verdict.Verdict
+	var last []verdict.Verdict
 	for {
-		s, err := v.look(ctx)
+		all, err := v.looks(ctx)
 		if err != nil {
 			return err
 		}
-		if changed(last, s) {
-			if err := a.printChange(last, s, asJSON); err != nil {
+		if last == nil {
+			last = make([]verdict.Verdict, len(all))
+		}
+		for i, s := range all {
+			if !changed(last[i], s) {
+				continue
+			}
+			name := ""
+			if len(all) > 1 {
+				name = "  " + printable(s.Key)
+			}
+			if err := a.printChange(last[i], s, name, asJSON); err != nil {
 				return err
 			}
-			last = s
+			last[i] = s
 		}
 		time.Sleep(every)
 	}
@@ -144,7 +163,7 @@ func (a *app) viewOf(ctx context.Context, key string, asked []string) (*view, er
 	}
 	v := &view{deployment: p, target: &target{key: key}}
 	if a.readable(split(key)) { // as it stands, whatever lock would be chosen for it
-		v.look = func(ctx context.Context) (verdict.Verdict, error) { return a.look(ctx, p.one(), key) }
+		v.looks = func(ctx context.Context) ([]verdict.Verdict, error) { return a.lookAll(ctx, p.one(), []string{key}) }
 	} else if v.target, err = a.named(ctx, p, key, false, a.lockOptions()); err != nil {
 		p.Close()
 		return nil, err
@@ -281,22 +300,14 @@ func (a *app) lookAll(ctx context.Context, n node, keys []string) ([]verdict.Ver
 	return all, nil
 }
 
-// printStates shows what is on keys: on stderr, if stdout is for JSON.
-func (a *app) printStates(key string, all []verdict.Verdict, asJSON bool) error {
-	out := a.out
-	if asJSON {
-		out = a.errs
-	}
-	if len(all) == 1 {
-		return printState(out, all[0])
-	}
-	return printState(out, verdict.Together(key, all))
-}
-
 // printState is the answer for people.
 func printState(out io.Writer, s verdict.Verdict) error {
 	w := tabwriter.NewWriter(screen.Page{W: out}, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "key\t%s\n", printable(s.Key))
+	var keys []string
+	for _, k := range split(s.Key) {
+		keys = append(keys, printable(k))
+	}
+	fmt.Fprintf(w, "key\t%s\n", strings.Join(keys, ", "))
 	fmt.Fprintf(w, "status\t%s%s\n", string(s.Status), meaning(s))
 	if s.Status != compat.StatusFree {
 		printHolder(w, s)
@@ -414,12 +425,12 @@ func printable(v string) string {
 	return v
 }
 
-// printChange is one line of --watch.
-func (a *app) printChange(last, s verdict.Verdict, asJSON bool) error {
+// printChange is one line of --watch, with the key's name if there are several.
+func (a *app) printChange(last, s verdict.Verdict, name string, asJSON bool) error {
 	if asJSON {
 		return answer.Line(a.out, keyJSON(s, time.Now()))
 	}
-	line := fmt.Sprintf("%s  %-10s", time.Now().Format("2006-01-02 15:04:05.000"), string(s.Status))
+	line := fmt.Sprintf("%s%s  %-10s", time.Now().Format("2006-01-02 15:04:05.000"), name, string(s.Status))
 	if s.Status != compat.StatusFree {
 		line += fmt.Sprintf("  %s %s", s.Format, printable(s.Value))
 		if !s.Until.IsZero() {

@@ -148,7 +148,7 @@ func (a *app) releaseByForce(keys []string, f releaseFlags) error {
 		return err
 	}
 	defer v.Close()
-	all, err := a.shown(ctx, v)
+	all, err := v.looks(ctx)
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,11 @@ func (a *app) releaseByForce(keys []string, f releaseFlags) error {
 		answer.Locks = append(answer.Locks, keyJSON(one, time.Now()))
 	}
 	if !f.asJSON || !f.yes { // who is asked sees it
-		if err := a.printStates(v.key, all, f.asJSON); err != nil {
+		out := a.out
+		if f.asJSON {
+			out = a.errs
+		}
+		if err := printStates(out, all); err != nil {
 			return err
 		}
 	}
@@ -248,15 +252,6 @@ func (a *app) removeShown(ctx context.Context, v *view, one verdict.Verdict) err
 		}
 	}
 	return nil
-}
-
-// shown are the verdicts on the keys of v, one for each that can be removed by itself.
-func (a *app) shown(ctx context.Context, v *view) ([]verdict.Verdict, error) {
-	if keys := split(v.key); a.apart(keys) {
-		return a.lookAll(ctx, v.one(), keys)
-	}
-	s, err := v.look(ctx)
-	return []verdict.Verdict{s}, err
 }
 
 // values are what is to be removed of a lock that was shown: each holder's, if it has several.

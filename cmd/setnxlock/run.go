@@ -26,6 +26,9 @@ const runHelp = `Waits until it has the lock KEY, runs COMMAND while it renews t
 releases the lock when COMMAND has ended. Only COMMAND writes
 to stdout.
 
+Several KEYs are one lock: COMMAND runs when all of them are held, whatever the order
+in which they are given; a wait for one holds none of the others.
+
 COMMAND runs in its own process group, which gets the terminal if there is one.
 SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH are passed on to
 that group; while setnxlock still waits, the first four end it. Ctrl-Z stops both:
@@ -33,7 +36,9 @@ the lease is not renewed meanwhile, and if it has run out by the time they
 continue, COMMAND is ended before it can go on.
 
 COMMAND finds in its environment
-  SETNXLOCK_KEY    the key as it stands on the server, prefix included
+  SETNXLOCK_KEY    the key as it stands on the server, prefix included; of several
+                   KEYs the first
+  SETNXLOCK_KEYS   all of them, one on a line
   SETNXLOCK_TOKEN  what the key held when COMMAND started, which releases the
                    lock as long as COMMAND runs; if it is not text, the handle
   SETNXLOCK_HANDLE both in one word, for setnxlock release --token, for
@@ -79,6 +84,7 @@ const runStatus = `  0      COMMAND succeeded, and the lock was held until it en
 const runExamples = `  setnxlock run nightly-report -- ./report.sh --year 2012
   setnxlock run --try nightly-report -- ./report.sh || echo "it runs elsewhere"
   setnxlock run --wait 1m --ttl 10s deploy -- make deploy
+  setnxlock run accounts:1 accounts:2 -- ./transfer.sh
   setnxlock run --detach deploy -- sh -c 'ssh host2 at-job "$SETNXLOCK_HANDLE"'
   setnxlock run --adopt "$SETNXLOCK_HANDLE" -- ./second-half.sh
   setnxlock run deploy -- sh -c 'psql -v fence="$SETNXLOCK_FENCE" -f deploy.sql'`
@@ -103,7 +109,7 @@ type runFlags struct {
 func (a *app) runCommand() *cobra.Command {
 	f := runFlags{wait: forever}
 	cmd := &cobra.Command{
-		Use:         "run KEY [flags] -- COMMAND [ARG...]",
+		Use:         "run KEY... [flags] -- COMMAND [ARG...]",
 		Short:       "Run a command while holding a lock",
 		Long:        runHelp,
 		Example:     runExamples,
@@ -201,7 +207,7 @@ func (a *app) run(keys []string, command []string, f runFlags) error {
 	defer held.at.Close()
 
 	lock := held.Lock
-	child, err := start(path, command, environment(lock, f.keepPassword), a.in, a.out, a.errs)
+	child, err := start(path, command, environment(held, f.keepPassword), a.in, a.out, a.errs)
 	if err != nil {
 		a.release(held, signals) //nolint:errcheck // it has said so itself
 		return exit.Because(statusNotExec, fmt.Errorf("%s can't be executed: %w", command[0], plain(err)), "")
@@ -400,7 +406,7 @@ func (a *app) lostBelow(h *held, err error) error {
 }
 
 // environment is the child's: ours without our password, and what it is told of the lock.
-func environment(lock *compat.Lock, keepPassword bool) []string {
+func environment(lock *held, keepPassword bool) []string {
 	fence := ""
 	if n := lock.Fence(); n > 0 {
 		fence = strconv.FormatInt(n, 10)
@@ -410,7 +416,8 @@ func environment(lock *compat.Lock, keepPassword bool) []string {
 		env = slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, passwordVariable+"=") })
 	}
 	return append(env,
-		"SETNXLOCK_KEY="+lock.Key(),
+		"SETNXLOCK_KEY="+lock.target.keys[0],
+		"SETNXLOCK_KEYS="+strings.Join(lock.target.keys, "\n"),
 		"SETNXLOCK_TOKEN="+tokenText(lock.Handle()),
 		"SETNXLOCK_HANDLE="+lock.Handle().String(),
 		"SETNXLOCK_FENCE="+fence)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,11 +19,12 @@ import (
 
 // A target is what is locked, and by which lock.
 type target struct {
-	locks *compat.Locker // without a prefix: key has it
-	key   string         // for locks: one key, or several, joined
-	says  string         // the keys for people
-	asked []string       // the keys as they were given
-	look  func(context.Context) (verdict.Verdict, error)
+	locks *compat.Locker                                   // without a prefix: key has it
+	key   string                                           // for locks: one key, or several, joined
+	says  string                                           // the keys for people
+	asked []string                                         // the keys as they were given
+	keys  []string                                         // and as they stand on the server, in that order
+	looks func(context.Context) ([]verdict.Verdict, error) // at each key that can be looked at by itself
 }
 
 // target chooses the lock for keys, by what the servers can do.
@@ -35,7 +37,12 @@ func (a *app) target(ctx context.Context, p *deployment, keys []string, fence bo
 	if err != nil {
 		return nil, err
 	}
-	t.asked = keys
+	t.asked, t.keys = keys, nil
+	for _, k := range keys {
+		if k = a.prefix + k; !slices.Contains(t.keys, k) {
+			t.keys = append(t.keys, k)
+		}
+	}
 	return t, a.seesAll(ctx, p, t)
 }
 
@@ -73,7 +80,7 @@ func split(key string) []string {
 // prefixes: what a handle has.
 func (a *app) named(ctx context.Context, p *deployment, key string, fence bool, o compat.Options) (*target, error) {
 	keys := split(key)
-	t := &target{key: key, asked: keys}
+	t := &target{key: key, asked: keys, keys: keys}
 	for _, k := range keys {
 		t.says += ", " + fmt.Sprintf("%q", k)
 	}
@@ -84,21 +91,16 @@ func (a *app) named(ctx context.Context, p *deployment, key string, fence bool, 
 		return nil, err
 	}
 	t.locks = compat.NewLocker(b, o)
-	if a.readable(keys) {
-		t.look = func(ctx context.Context) (verdict.Verdict, error) { return a.look(ctx, p.one(), key) }
-		return t, nil
-	}
-	t.look = func(ctx context.Context) (verdict.Verdict, error) {
-		if a.apart(keys) {
-			all, err := a.lookAll(ctx, p.one(), keys)
-			return verdict.Together(key, all), err
+	t.looks = func(ctx context.Context) ([]verdict.Verdict, error) {
+		if a.readable(keys) || a.apart(keys) {
+			return a.lookAll(ctx, p.one(), keys)
 		}
 		s, err := t.locks.Inspect(ctx, key)
 		v := verdict.FromState(s)
 		if strings.HasPrefix(a.algorithm, "rw:") {
 			v.Lock = verdict.RW
 		}
-		return v, err
+		return []verdict.Verdict{v}, err
 	}
 	return t, nil
 }
@@ -240,14 +242,15 @@ func (l *later) Abilities() compat.Abilities {
 // a lock is reported as that, since no wait would ever end.
 func (a *app) busy(ctx context.Context, t *target, f runFlags) error {
 	text := t.says + " is held by another client"
-	v, err := t.look(ctx)
+	all, err := t.looks(ctx)
+	refusal := t.refusal(all)
 	switch {
 	case errors.Is(err, compat.ErrForeign), err != nil && passes(err):
 		return err
-	case err == nil && v.Status == compat.StatusFree:
+	case err == nil && refusal != "":
+		text = refusal
+	case err == nil && verdict.Together(t.key, all).Status == compat.StatusFree:
 		text = t.says + " was held by other clients"
-	case err == nil && !v.Obtainable:
-		text = t.says + " " + v.Refusal()
 	}
 	if f.wait > 0 {
 		text += fmt.Sprintf("; not obtained within %v", time.Duration(f.wait))

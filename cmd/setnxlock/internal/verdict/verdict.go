@@ -345,8 +345,8 @@ func Together(key string, all []Verdict) Verdict {
 		}
 	}
 	v.Key, v.Holders, v.Wrong, v.Obtainable, v.Owner, v.Lock = key, holders, wrong, obtainable, owner, Plain
-	if !same {
-		v.Value = ""
+	if !same { // what one of them looks like is not what all of them are
+		v.Value, v.Kind, v.Format, v.Clients, v.Sure, v.Why, v.Else = "", "", "", nil, "", nil, nil
 	}
 	return v
 }

@@ -53,8 +53,8 @@ func Read(file string) (map[string]Section, error) {
 				return nil, fmt.Errorf("%s: %s is as of %q, which is not there", name, path, other)
 			}
 			delete(s, path)
-			for sub, f := range all[other+" --json"] {
-				if sub != "schema" {
+			for sub, f := range maps.Clone(all[other+" --json"]) { // which may be s itself
+				if sub != "schema" && !strings.HasPrefix(sub, path) && !strings.HasPrefix(f.kind, "as of ") {
 					s[path+"."+sub] = f
 				}
 			}

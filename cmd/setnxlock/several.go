@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
+	"github.com/setnxlock/setnxlock/compat"
+)
+
+// look looks at all keys of a target, as at one.
+func (t *target) look(ctx context.Context) (verdict.Verdict, error) {
+	all, err := t.looks(ctx)
+	if err == nil && len(all) == 1 {
+		return all[0], nil
+	}
+	return verdict.Together(t.key, all), err
+}
+
+// refusal says which of the keys are held, and by whom; "" if none is.
+func (t *target) refusal(all []verdict.Verdict) string {
+	var held []string
+	for _, v := range all {
+		switch {
+		case v.Obtainable:
+		case len(all) == 1:
+			return t.says + " " + v.Refusal()
+		default:
+			held = append(held, fmt.Sprintf("%q %s", v.Key, v.Refusal()))
+		}
+	}
+	return strings.Join(held, "; ")
+}
+
+// printStates shows what is on keys, and how they belong together.
+func printStates(out io.Writer, all []verdict.Verdict) error {
+	for i, v := range all {
+		if i > 0 {
+			io.WriteString(out, "\n") //nolint:errcheck // the next write fails too
+		}
+		if err := printState(out, v); err != nil {
+			return err
+		}
+	}
+	if len(all) == 1 {
+		return nil
+	}
+	_, err := fmt.Fprintf(out, "\ntogether: %s\n", together(all))
+	return err
+}
+
+// together says how several keys belong together: whether they are held as one, and what a run of all of them
+// would come to.
+func together(all []verdict.Verdict) string {
+	first := all[0]
+	free := func(v verdict.Verdict) bool { return v.Status == compat.StatusFree }
+	differs := func(v verdict.Verdict) bool { return v.Value == "" || v.Value != first.Value }
+	var held []string
+	for _, v := range all {
+		if !v.Obtainable {
+			held = append(held, fmt.Sprintf("%q", v.Key))
+		}
+	}
+	switch owner := "one client"; {
+	case !slices.ContainsFunc(all, func(v verdict.Verdict) bool { return !free(v) }):
+		return "all are free"
+	case !slices.ContainsFunc(all, differs):
+		if first.Owner != "" {
+			owner = ownerInWords(first.Owner)
+		}
+		return "one lock, with the same token on each key: " + owner + " holds all of them"
+	case len(held) == 0:
+		return "no lock of all of them; a run would take them"
+	}
+	return "no lock of all of them; a run of all waits for " + strings.Join(held, ", ")
+}
+
+// A jsonSeveral is what is on several keys, for machines.
+type jsonSeveral struct {
+	jsonKey            // of all of them, as if they were one
+	Keys     []jsonKey `json:"keys"`
+	Together string    `json:"together"`
+}

@@ -259,7 +259,7 @@ func (a *app) look(ctx context.Context, n node, key string) (verdict.Verdict, er
 }
 
 // seesAll refuses a lock of another kind on its keys that it would not see, or could not name:
-// readers, who stand beside the key, and Redisson's hash. What can't be learnt it leaves to the
+// readers, who stand beside the key, and other clients' hashes and sorted sets. What can't be learnt it leaves to the
 // lock to find out.
 func (a *app) seesAll(ctx context.Context, p *deployment, t *target) error {
 	if a.algorithm == "redlock" || strings.HasPrefix(a.algorithm, "rw:") {
@@ -272,7 +272,7 @@ func (a *app) seesAll(ctx context.Context, p *deployment, t *target) error {
 		}
 		replies, _ := protocol.NewConn(c).Pipe(protocol.Cmd{"ZCARD", protocol.Aux(key, "readers")}, protocol.Cmd{"TYPE", key})
 		c.Close()
-		if len(replies) < 2 || replies[0] == int64(0) && replies[1] != "hash" {
+		if len(replies) < 2 || replies[0] == int64(0) && replies[1] != "hash" && replies[1] != "zset" {
 			continue
 		}
 		v, err := a.look(ctx, p.one(), key)
@@ -280,8 +280,8 @@ func (a *app) seesAll(ctx context.Context, p *deployment, t *target) error {
 		case err != nil:
 		case v.Lock == verdict.RW && !v.Obtainable:
 			return exit.Because(statusForeign, fmt.Errorf("%q %s: it is a lock for readers and a writer, and this one does not see the readers", key, v.Refusal()), "--algorithm rw:write, or rw:read")
-		case v.Lock == verdict.Redisson:
-			return exit.Because(statusForeign, fmt.Errorf("%q is a lock of Redisson's, which no lock of ours excludes", key), "use another key")
+		case v.Lock == verdict.Theirs:
+			return exit.Because(statusForeign, fmt.Errorf("%q is a lock of %s's, which no lock of ours excludes", key, v.Clients[0]), "use another key")
 		}
 	}
 	return nil

@@ -202,8 +202,8 @@ func (a *app) mayRemove(held []verdict.Verdict, f releaseFlags) error {
 				fmt.Errorf("%q holds more than a lock does: nothing was removed", one.Key),
 				"look at it with redis-cli",
 			)
-		case one.Lock == verdict.Redisson:
-			return exit.Because(statusForeign, fmt.Errorf("%q is a lock of Redisson's, which setnxlock does not release: nothing was removed", one.Key), "a client of Redisson's releases it with forceUnlock")
+		case one.Lock == verdict.Theirs:
+			return exit.Because(statusForeign, fmt.Errorf("%q is a lock of %s's, which setnxlock does not release: nothing was removed", one.Key, one.Clients[0]), releasedBy(one.Clients[0]))
 		case one.Value == "" && a.algorithm == "redlock":
 			return exit.Because(statusLost, fmt.Errorf("%q is held in parts, by several clients: nothing was removed", one.Key), "remove it on each server: --redis HOST:PORT, without --algorithm redlock")
 		case !one.OnlyText(time.Now()), a.dialect != "", f.notALock:
@@ -224,6 +224,19 @@ func (a *app) mayRemove(held []verdict.Verdict, f releaseFlags) error {
 		question += "It may be no lock: any text looks like this. "
 	}
 	return a.confirm(question + holderWill(held))
+}
+
+// releasedBy says how clients whose locks are no strings release one.
+func releasedBy(client string) string {
+	switch client {
+	case dialect.Redisson:
+		return "a client of Redisson's releases it with forceUnlock"
+	case dialect.SidekiqUnique:
+		return "Sidekiq's page of unique digests deletes it, or SidekiqUniqueJobs::Digests.new.delete_by_digest(DIGEST)"
+	case dialect.RubySemaphore:
+		return "Redis::Semaphore.new(NAME).delete! does it, when nobody holds it"
+	}
+	return "its own client releases it; it ends by itself, as inspect says"
 }
 
 // holderWill is what becomes of the work of those whose locks are removed.

@@ -242,7 +242,7 @@ type mixtures struct {
 }
 
 func (m *mixtures) add(v verdict.Verdict) {
-	if v.Kind == "" || v.Lock == verdict.Redisson || v.Lock == verdict.RW {
+	if v.Kind == "" || v.Lock == verdict.Theirs || v.Lock == verdict.RW {
 		return
 	}
 	if m.kinds == nil {

@@ -86,7 +86,16 @@ func NewPlan(from, to string) (Plan, error) {
 	}
 	f, err := origin(from)
 	if errors.Is(err, dialect.ErrUnsupported) {
-		return Plan{From: dialect.Redisson, About: "Redisson's RLock, for Java", To: to, Drain: drained(err)}, nil
+		p := Plan{From: from, To: to, Drain: drained(err)}
+		for name, about := range map[string]string{
+			dialect.Redisson: "Redisson's RLock, for Java", dialect.Symfony: "Symfony's RedisStore since 5.2, for PHP",
+			dialect.SidekiqUnique: "sidekiq-unique-jobs since 7, a gem", dialect.RubySemaphore: "redis-semaphore, a gem",
+		} {
+			if strings.EqualFold(name, from) {
+				p.From, p.About = name, about
+			}
+		}
+		return p, nil
 	}
 	if err != nil {
 		return Plan{}, err

@@ -44,6 +44,7 @@ const (
 	Watched      Kind = "K-watch"   // set together with its TTL under WATCH
 	TwoKeys      Kind = "2-key"     // an owner on one key, seconds on another
 	Hash         Kind = "K-hash"    // no string: a hash with one field for each holder
+	SortedSet    Kind = "K-zset"    // no string: a sorted set of the holders and the ends of their leases
 )
 
 // Timed reports whether the value is a timestamp: a client that reads an expired one takes the lock
@@ -195,11 +196,14 @@ var ErrUnsupported = errors.New("setnxlock: a dialect that is not to be shared")
 
 // refused are the clients whose locks are no strings, with the reason why ours do not join them.
 var refused = map[string]string{
-	Redisson: "its locks are hashes, with a field for each holder: it throws at the string that a lock of ours is, and renews and releases by its own scripts. Give it keys of its own, or let it and ours both guard the resource with a third lock",
+	SidekiqUnique: "its locks are hashes and lists beside a digest, which its own scripts keep. Give it keys of its own",
+	RubySemaphore: "its locks are lists and hashes, which its waiters wait on. Give it keys of its own",
+	Symfony:       "its locks are sorted sets, with a member for each holder: its scripts refuse the string that a lock of ours is, and ours the set. Both exclude each other, but none can wait for the other, or release it",
+	Redisson:      "its locks are hashes, with a field for each holder: it throws at the string that a lock of ours is, and renews and releases by its own scripts. Give it keys of its own, or let it and ours both guard the resource with a third lock",
 }
 
 // Lookup returns the format of a name, ignoring case. The error is ErrUnknown, or ErrUnsupported for
-// Redisson.
+// Redisson and others whose locks are no strings.
 func Lookup(name string) (Format, error) {
 	for known, why := range refused {
 		if strings.EqualFold(known, name) {

@@ -3,7 +3,6 @@ package dialect
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -120,37 +119,6 @@ func Recognise(key, value string, ttl time.Duration, now time.Time) []Finding {
 // score orders findings: confidence for it, what is wrong against it.
 func (f Finding) score() int { return f.Confidence().rank() - len(f.Wrong) }
 
-// Redisson is the name of a client whose locks RecogniseHash finds. It is no Format: see Lookup.
-const Redisson = "Redisson"
-
-// RecogniseHash is [Recognise] for a key that holds a hash. Redisson's locks are hashes: each
-// holder has a field UUID:THREAD, which counts how often it has taken the lock. Other hashes are
-// not locks.
-func RecogniseHash(_ string, fields map[string]string, ttl time.Duration, now time.Time) []Finding {
-	var owners []string
-	for field, value := range fields {
-		mode := field == "mode" && (value == "read" || value == "write") // its RReadWriteLock
-		id, thread, _ := strings.Cut(strings.TrimSuffix(field, ":write"), ":")
-		n, err := strconv.Atoi(value)
-		switch {
-		case mode:
-		case isUUID(id) && digits(thread) && err == nil && n > 0:
-			owners = append(owners, field)
-		default:
-			return nil
-		}
-	}
-	if owners == nil {
-		return nil
-	}
-	slices.Sort(owners)
-	f := Finding{
-		Kind: Hash, What: "a hash of UUID:thread and a count", Owner: strings.Join(owners, " "), Clock: "server", Status: Alive,
-		Candidates: []Candidate{{Redisson, Likely, []string{"its locks are hashes with a field UUID:THREAD for each holder"}}},
-	}
-	return []Finding{f.ends(ttl, now)}
-}
-
 func (c Confidence) rank() int { return slices.Index([]Confidence{Unlikely, Possible, Likely}, c) }
 
 // A grammar is one form in which a value can be read.
@@ -179,6 +147,8 @@ var grammars = []grammar{
 	{kind: Scripted, what: string(TokenBase64Pad), token: TokenBase64Pad},
 	{kind: Scripted, what: string(TokenBase64URL), token: TokenBase64URL},
 	{kind: Scripted, what: string(TokenLetters), token: TokenLetters},
+	{kind: Scripted, what: string(TokenLetters16), token: TokenLetters16},
+	{kind: Scripted, what: string(TokenHex24), token: TokenHex24},
 	{kind: Scripted, what: string(TokenUUIDCount), token: TokenUUIDCount},
 	{kind: Owned, what: string(TokenHostPID), token: TokenHostPID},
 	{kind: Owned, what: string(TokenPID), token: TokenPID},

@@ -145,6 +145,10 @@ func TestRecogniseWhose(t *testing.T) {
 		{"redlock:report", uuid, 1, dialect.Likely, "pottery"},
 		{"bull:mail:17:lock", uuid, 1, dialect.Likely, "Bull"},
 		{"bull:mail:17:lock", uuid + ":0", 1, dialect.Likely, "BullMQ"},
+		{"laravel_database_laravel_cache:report", "HmpdKQoUZFiaqzPJ", 1, dialect.Possible, "laravel-5.8"}, // of Laravel 8.83
+		{"laravel_database_laravel_cache:endless", "zIwVVpjjBT6qbwiE", -1, dialect.Possible, "laravel-5.8"},
+		{"uniquejobs:9e9b5ce5d423d3ea470977004b50ff84", "94213c24e0f911f0a9d30242", -1, dialect.Likely, "sidekiq-unique-jobs"},
+		{"resque:loners:queue:cache_sweeps:job:5ac5a005253450606aa9bc3b3d52ea5b", "1", -1, dialect.Likely, "resque-loner"},
 		{"report", uuid, -1, dialect.Possible, "sherlock"},
 		{"lock:report", "0Vb9nDEyTnSlqYwC8vEL2QpZ", 1, dialect.Likely, "python-redis-lock"},
 		{"report", "0Vb9nDEyTnSlqYwC8vEL2Q==", 1, dialect.Possible, "redsync"},

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -33,6 +34,8 @@ const (
 	TokenBase64Pad Token = "22 characters of base64 and =="        // 16 bytes: redsync, warlock
 	TokenBase64URL Token = "22 characters of base64 for addresses" // 16 bytes, '-' and '_': bsm/redislock
 	TokenLetters   Token = "22 letters and digits"                 // redlock-py
+	TokenLetters16 Token = "16 letters and digits"                 // Laravel since 5.8
+	TokenHex24     Token = "24 hexadecimal digits"                 // a job of Sidekiq's
 	TokenUUIDCount Token = "a UUID and a number"                   // UUID:0: BullMQ
 	TokenPID       Token = "a process's number"                    // rq before 2
 	TokenBytes     Token = "24 random bytes"                       // rueidislock
@@ -87,6 +90,10 @@ func (t Token) Read(value string) (owner string, ok bool) {
 		return value, err == nil && len(value) == 22
 	case TokenLetters:
 		return value, len(value) == 22 && strings.Trim(value, lettersAndDigits) == ""
+	case TokenLetters16:
+		return value, len(value) == 16 && strings.Trim(value, lettersAndDigits) == "" && !digits(value) && strings.IndexFunc(value, unicode.IsUpper) >= 0 && strings.IndexFunc(value, unicode.IsLower) >= 0
+	case TokenHex24:
+		return value, len(value) == 24 && hexadecimal(value)
 	case TokenUUIDCount:
 		id, n, ok := strings.Cut(value, ":")
 		return value, ok && isUUID(id) && digits(n) && len(n) <= 9
@@ -126,6 +133,10 @@ func (t Token) Write(key string, now time.Time, random string) string {
 		return base64.RawURLEncoding.EncodeToString(unhex(random))
 	case TokenLetters:
 		return letters(unhex(random))
+	case TokenLetters16:
+		return "La" + letters(unhex(random))[8:] // its letters are of both cases
+	case TokenHex24:
+		return random[:24]
 	case TokenUUIDCount:
 		return uuid(random) + ":0"
 	case TokenBytes:

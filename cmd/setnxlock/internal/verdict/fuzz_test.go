@@ -29,7 +29,7 @@ func FuzzJudge(f *testing.F) {
 			c.TTL = protocol.NoTTL
 		}
 		for _, l := range []verdict.Lens{{}, {Time: &getsetlock.Seconds}, {Time: &getsetlock.Float}, {Tokens: true}} {
-			for _, lock := range []verdict.Lock{verdict.Plain, verdict.Redisson} {
+			for _, lock := range []verdict.Lock{verdict.Plain, verdict.Theirs} {
 				c.Lock = lock
 				v := l.Judge(c, now)
 				if v.Obtainable && v.Status != protocol.StatusFree && v.Status != protocol.StatusDead {

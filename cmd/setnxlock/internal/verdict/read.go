@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,7 +26,7 @@ type Content struct {
 	Times bool            // the server's own lock is one of times: it has neither WATCH nor scripts
 
 	length int              // of a value of which only the beginning is here; 0: all of it is
-	hash   *dialect.Finding // what a small hash is
+	theirs *dialect.Finding // what a small hash or sorted set is
 }
 
 // A Server is how much of a server is used to look at keys. The zero value is for any.
@@ -130,7 +131,7 @@ func (s *Server) shorten(c *protocol.Conn, one *Content) (err error) {
 	return nil
 }
 
-// types asks what those keys are that hold no string, and what is in small hashes.
+// types asks what those keys are that hold no string, and what is in small hashes and sorted sets.
 func (s *Server) types(c *protocol.Conn, now time.Time, all []Content, others []int) error {
 	if len(others) == 0 {
 		return nil
@@ -144,35 +145,62 @@ func (s *Server) types(c *protocol.Conn, now time.Time, all []Content, others []
 		return err
 	}
 	cmds = nil
-	var hashes []int
+	var sizes []int
 	for n, i := range others {
 		if all[i].Type, err = redis.String(replies[n], nil); err != nil {
 			return c.Denied(all[i].Key, err)
 		}
-		if all[i].Type == "hash" {
-			hashes = append(hashes, i)
-			cmds = append(cmds, protocol.Cmd{"HLEN", all[i].Key})
+		switch all[i].Type {
+		case "hash":
+			cmds, sizes = append(cmds, protocol.Cmd{"HLEN", all[i].Key}), append(sizes, i)
+		case "zset":
+			cmds, sizes = append(cmds, protocol.Cmd{"ZRANGE", all[i].Key, 0, 0}), append(sizes, i)
 		}
 	}
-	if len(hashes) == 0 {
+	if len(sizes) == 0 {
 		return nil
 	}
 	if replies, err = c.Pipe(cmds...); err != nil {
 		return err
 	}
-	for n, i := range hashes {
-		if length, err := redis.Int(replies[n], nil); err != nil || length > 64 {
-			continue // gone, or too big for a lock
-		}
-		fields, err := redis.StringMap(c.Do("HGETALL", all[i].Key))
-		if err != nil {
-			continue
-		}
-		if found := dialect.RecogniseHash(all[i].Key, fields, all[i].TTL, now); len(found) > 0 {
-			all[i].hash, all[i].Lock = &found[0], Redisson
-		}
+	for n, i := range sizes {
+		theirs(c, now, &all[i], replies[n])
 	}
 	return nil
+}
+
+// theirs recognises the lock of another client in a hash that is not too big for one, or in a sorted set whose first
+// member is one's. What is gone meanwhile, or refused, is none.
+func theirs(c *protocol.Conn, now time.Time, one *Content, size any) {
+	var found []dialect.Finding
+	if one.Type == "hash" {
+		if length, err := redis.Int(size, nil); err != nil || length > 64 {
+			return
+		}
+		fields, err := redis.StringMap(c.Do("HGETALL", one.Key))
+		if err != nil {
+			return
+		}
+		found = dialect.RecogniseHash(one.Key, fields, one.TTL, now)
+	} else {
+		if first, err := redis.Strings(size, nil); err != nil || len(first) == 0 || !dialect.SymfonyMember(first[0]) {
+			return
+		}
+		scores, err := redis.Strings(c.Do("ZRANGE", one.Key, 0, 64, "WITHSCORES"))
+		if err != nil || len(scores)%2 != 0 {
+			return
+		}
+		members := map[string]float64{}
+		for i := 0; i < len(scores); i += 2 {
+			if members[scores[i]], err = strconv.ParseFloat(scores[i+1], 64); err != nil {
+				return
+			}
+		}
+		found = dialect.RecogniseSet(one.Key, members, one.TTL, now)
+	}
+	if len(found) > 0 {
+		one.theirs, one.Lock = &found[0], Theirs
+	}
 }
 
 // more reads what stands beside a key, if it is one of a lock of several.

@@ -58,11 +58,11 @@ const (
 type Lock string
 
 const (
-	Plain    Lock = ""         // one string on one key
-	RW       Lock = "rw"       // readers and a writer
-	Pair     Lock = "two keys" // an owner and a deadline
-	Redisson Lock = "Redisson" // a hash; we can't release it
-	NoLock   Lock = "no lock"  // a list, a set, …
+	Plain  Lock = ""         // one string on one key
+	RW     Lock = "rw"       // readers and a writer
+	Pair   Lock = "two keys" // an owner and a deadline
+	Theirs Lock = "theirs"   // a hash or a sorted set of a client that we can't join, nor release: Clients has it
+	NoLock Lock = "no lock"  // a list, a set, …
 )
 
 // A Lens is the lock that a key is read for. The zero Lens reads it as what it looks like.
@@ -81,8 +81,8 @@ func (l Lens) Judge(c Content, now time.Time) Verdict {
 		v.ofComposite()
 	case c.Type == "none":
 		v.Value, v.TTL = "", protocol.NoTTL
-	case c.hash != nil:
-		v.ofRedisson(*c.hash)
+	case c.theirs != nil:
+		v.ofTheirs(*c.theirs)
 	case c.Type != "string":
 		v.Status, v.Lock, v.Format = protocol.StatusForeign, NoLock, c.Type
 	default:
@@ -146,10 +146,14 @@ func (v *Verdict) ofComposite() {
 	}
 }
 
-func (v *Verdict) ofRedisson(f dialect.Finding) {
-	v.Status, v.Lock, v.Format, v.Kind = protocol.StatusForeign, Redisson, "Redisson's hash", string(f.Kind)
-	v.Clients, v.Sure, v.Why = f.Formats(), Likely, f.Candidates[0].Reasons
-	v.Wrong = append(slices.Clone(f.Wrong), "no lock of ours excludes Redisson's clients, nor they ours: use another key")
+// ofTheirs judges a lock that is no string.
+func (v *Verdict) ofTheirs(f dialect.Finding) {
+	v.Status, v.Lock, v.Format, v.Kind = protocol.StatusForeign, Theirs, f.What, string(f.Kind)
+	v.Clients, v.Sure, v.Why, v.Wrong = f.Formats(), Likely, f.Candidates[0].Reasons, slices.Clone(f.Wrong)
+	if v.Clients[0] == dialect.Redisson {
+		v.Format = "Redisson's hash"
+		v.Wrong = append(v.Wrong, "no lock of ours excludes Redisson's clients, nor they ours: use another key")
+	}
 	v.Until, v.Clock = f.Until, f.Clock
 	for _, holder := range strings.Fields(f.Owner) {
 		v.Holders = append(v.Holders, protocol.Holder{Value: holder, Until: v.Until})
@@ -291,7 +295,7 @@ var (
 // IsLock reports whether a survey lists the key. anyText says that a text or a flag counts which
 // nothing else speaks for.
 func (v Verdict) IsLock(anyText bool) bool {
-	if base, _ := Beside(v.Key); base != "" || v.Status == protocol.StatusFree || v.Lock == NoLock {
+	if base, _ := Beside(v.Key); base != "" || v.Status == protocol.StatusFree || v.Lock == NoLock || dialect.IsPart(v.Key) {
 		return false
 	}
 	if _, deadline, pair := dialect.PairOf(v.Key); pair && v.Key == deadline {

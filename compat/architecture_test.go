@@ -406,7 +406,7 @@ func TestEngineIsInShortPieces(t *testing.T) {
 func TestNoAbilityIsDiscovered(t *testing.T) {
 	own := map[string]bool{
 		"redis.Error": true, "[]any": true, "[]byte": true, "string": true, "int64": true, "bool": true, "marked": true,
-		"*limited": true, "*Lock": true, "*call": true, "*task": true, "*HeldError": true,
+		"*limited": true, "*Lock": true, "*call": true, "*task": true, "*HeldError": true, "*LostError": true,
 		"*redis.Pool": true, // whose idle connections save a goroutine, and nothing else
 	}
 	for _, f := range slices.Concat(parse(t, "."), parse(t, "protocol")) {

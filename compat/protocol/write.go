@@ -79,7 +79,7 @@ func (c *Conn) Write(key string, m Write) (Written, error) {
 		out.Seen.of.Get, replies = replies[len(replies)-1], replies[:len(replies)-1]
 	}
 	if pins {
-		out.Seen.of.Watch = replies[len(replies)-1]
+		out.Seen.of.Watch, replies = replies[len(replies)-1], replies[:len(replies)-1]
 		c.wire.Saw = out.Seen.of
 	}
 	out.Before, replies = replies[:len(m.Before)], replies[len(m.Before):]
@@ -87,11 +87,7 @@ func (c *Conn) Write(key string, m Write) (Written, error) {
 		out.Done = replies[:len(m.Do)]
 		return out, answer.First(out.Done)
 	}
-	all := len(m.Do) + 2
-	if m.Draw {
-		all++
-	}
-	out.Done, err = c.wire.Executed(replies[:all])
+	out.Done, err = c.wire.Executed(replies[:len(replies)-len(m.After)])
 	if err == nil && m.Draw && out.Done != nil {
 		last := len(out.Done) - 1
 		if out.Fence, err = c.Fence(key, out.Done[last]); err == nil {

@@ -36,15 +36,20 @@ func (o owner) text() string {
 	if !o.takes {
 		return ""
 	}
-	host, err := os.Hostname()
-	if err != nil || host == "" {
-		host = "localhost"
-	}
-	text := host + ":" + strconv.Itoa(os.Getpid())
+	text := hostname() + ":" + strconv.Itoa(os.Getpid())
 	if o.name != "" {
 		text += "/" + o.name
 	}
 	return text
+}
+
+// hostname is this host, as our tokens name it.
+func hostname() string {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		return "localhost"
+	}
+	return host
 }
 
 // ourOwner is an owner as our tokens have it.

@@ -231,7 +231,7 @@ func (a *app) suspects(ctx context.Context, c redis.Conn, keys []string, f repai
 		return err
 	}
 	if f.match != "" {
-		err = a.eachKeys(c, a.prefix, f.match, &server, look)
+		err = a.eachKeys(c, f.match, f.yes, &server, look)
 	} else {
 		var all []string
 		for _, k := range keys {

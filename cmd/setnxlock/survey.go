@@ -2,12 +2,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"hash/maphash"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -38,44 +38,95 @@ How sure it is:
 A value that could be any text is listed only with --match or --all, or if the key's
 name says that it is a lock: "hello" can be a lock too.
 
-It prints as it reads: a server of any size takes little memory. Up to 500 locks are
-sorted by key; with more they come in no order.
+Locks that are held come first, then those that may be stuck: without an end, or past
+their time. What is possible and no more comes last, folded: the keys whose names differ
+in numbers alone are one line. --sure likely leaves it out. It prints as it reads: of
+more than 2,000 locks each 2,000 are sorted.
 
 SCAN lists the keys. A server before 2.8 lacks it: there KEYS lists them, which
-blocks all other clients meanwhile, half a second for a million keys, and is one
-answer in memory.`
+blocks all other clients meanwhile, half a second for a million keys. You are asked
+first; --yes answers.`
 
 const surveyExamples = `  setnxlock survey
-  setnxlock survey --match 'lock:*'
+  setnxlock survey --match 'lock:*' --sure likely
+  setnxlock survey --mine
   setnxlock survey --json | jq -r '.locks[] | select(.wrong != []) | .key'`
 
+type surveyFlags struct {
+	match, sure, owner     string
+	all, mine, yes, asJSON bool
+}
+
 func (a *app) surveyCommand() *cobra.Command {
-	var match string
-	var all, asJSON bool
+	var f surveyFlags
 	cmd := &cobra.Command{
 		Use:         "survey",
 		Short:       "List what looks like a lock on a server, whose it is, and what is wrong with it",
 		Long:        surveyHelp,
 		Example:     surveyExamples,
-		Annotations: map[string]string{"status": "  0      The keys were looked at, whatever was found.\n" + statusHelp},
-		RunE: func(*cobra.Command, []string) error {
+		Annotations: map[string]string{"status": "  0      The keys were looked at, whatever was found.\n  1      It was not to block the server: the question was answered with no.\n" + statusHelp},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.valid(); err != nil {
+				return exit.Usage(cmd, err)
+			}
 			var out report = &textReport{w: screen.Page{W: a.out}}
-			if asJSON {
+			if f.asJSON {
 				out = &jsonReport{w: a.out}
 			}
-			return a.survey(context.Background(), match, all || match != "", out)
+			return a.survey(context.Background(), f, out)
 		},
 	}
-	cmd.Flags().StringVar(&match, "match", "", "look only at keys that match `PATTERN`, as KEYS understands it; --prefix is put before it")
-	cmd.Flags().BoolVar(&all, "all", false, "list every text, too")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().StringVar(&f.match, "match", "", "look only at keys that match `PATTERN`, as KEYS understands it; --prefix is put before it")
+	cmd.Flags().StringVar(&f.sure, "sure", string(verdict.Possible), "list what is at least as sure: `HOW` is possible, likely or certain")
+	cmd.Flags().StringVar(&f.owner, "owner", "", "list the locks whose value names `HOST`")
+	cmd.Flags().BoolVar(&f.mine, "mine", false, "list the locks of this host")
+	cmd.Flags().BoolVar(&f.all, "all", false, "list every text, too")
+	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "don't ask before KEYS, on servers before 2.8")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
+	exit.Complete(cmd, "sure", []string{"possible", "likely", "certain"})
 	return cmd
+}
+
+func (f *surveyFlags) valid() error {
+	if !slices.Contains(sureness, verdict.Sure(f.sure)) {
+		return fmt.Errorf("a --sure of %q: it is possible, likely or certain", f.sure)
+	}
+	if f.mine && f.owner != "" {
+		return errors.New("--mine and --owner exclude each other")
+	}
+	if f.mine {
+		f.owner = hostname()
+	}
+	return nil
+}
+
+// sureness is how sure it is that something is a lock, the least first.
+var sureness = []verdict.Sure{verdict.Possible, verdict.Likely, verdict.Certain}
+
+// wants reports whether a lock is to be listed.
+func (f *surveyFlags) wants(v verdict.Verdict) bool {
+	if slices.Index(sureness, v.Sure) < slices.Index(sureness, verdict.Sure(f.sure)) {
+		return false
+	}
+	if f.owner == "" {
+		return true
+	}
+	names := []string{v.Owner}
+	for _, h := range v.Holders {
+		if owner, ok := dialect.OwnerOf(h.Value); ok {
+			names = append(names, owner)
+		}
+	}
+	return slices.ContainsFunc(names, func(owner string) bool {
+		rest, ok := strings.CutPrefix(owner, f.owner)
+		return ok && (rest == "" || strings.HasPrefix(rest, ":") || strings.HasPrefix(rest, " "))
+	})
 }
 
 // A report is where a survey goes, a part at a time.
 type report interface {
 	begin(server string, at time.Time) error
-	locks(some []verdict.Verdict) error
+	lock(v verdict.Verdict) error
 	end(s *survey) error
 }
 
@@ -86,41 +137,53 @@ type survey struct {
 }
 
 // sorted is how many locks are kept, to be sorted, before they are printed.
-const sorted = 500
+const sorted = 2000
 
 // survey looks at all keys of one server.
-func (a *app) survey(ctx context.Context, match string, anyText bool, out report) error {
+func (a *app) survey(ctx context.Context, flags surveyFlags, out report) error {
 	at := time.Now()
 	var s survey
-	var some []verdict.Verdict
-	flush := func() error {
-		slices.SortFunc(some, func(x, y verdict.Verdict) int { return strings.Compare(x.Key, y.Key) })
-		err := out.locks(some)
-		some = some[:0]
-		return err
-	}
-	keys, err := a.eachLock(ctx, match, anyText, func(server string) error { return out.begin(server, at) }, func(v verdict.Verdict) error {
-		s.found++
-		s.mixtures.add(v)
-		if some = append(some, v); len(some) < sorted {
+	keys, err := a.eachLock(ctx, flags, func(server string) error { return out.begin(server, at) }, func(v verdict.Verdict) error {
+		if !flags.wants(v) {
 			return nil
 		}
-		return flush()
+		s.found++
+		s.mixtures.add(v)
+		return out.lock(v)
 	})
 	if err != nil {
 		return err
 	}
-	if s.keys = keys; len(some) > 0 {
-		if err := flush(); err != nil {
-			return err
-		}
-	}
+	s.keys = keys
 	return out.end(&s)
+}
+
+// urgent orders locks by how soon somebody wants to know of them: the surest first, of these what is held, then
+// what may be stuck.
+func urgent(x, y verdict.Verdict) int {
+	place := func(v verdict.Verdict) int {
+		switch {
+		case v.Status == protocol.StatusHeld, v.Lock == verdict.Theirs:
+			return 0
+		case v.Status == protocol.StatusPersistent:
+			return 1
+		case v.Status == protocol.StatusDead:
+			return 2
+		}
+		return 3
+	}
+	sure := func(v verdict.Verdict) int { // certain and likely ones stand together
+		if v.Sure == verdict.Possible {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(sure(x)-sure(y), place(x)-place(y), strings.Compare(x.Key, y.Key))
 }
 
 // eachLock calls f with every key of one server that looks like a lock, and returns how many keys
 // were looked at. begin is called first, with the server's name.
-func (a *app) eachLock(ctx context.Context, match string, anyText bool, begin func(server string) error, f func(verdict.Verdict) error) (keys int, err error) {
+func (a *app) eachLock(ctx context.Context, flags surveyFlags, begin func(server string) error, f func(verdict.Verdict) error) (keys int, err error) {
 	if len(a.redis.list) > 1 || a.cluster {
 		return 0, exit.Because(exit.Wrong, errors.New("a survey is of one server"), "give the address of one; of a cluster, of one master after the other")
 	}
@@ -150,7 +213,7 @@ func (a *app) eachLock(ctx context.Context, match string, anyText bool, begin fu
 	told := map[uint64]struct{}{} // SCAN may tell a key twice; of each lock a hash is kept
 	seed := maphash.MakeSeed()
 	var server verdict.Server
-	err = a.eachKeys(c, a.prefix, match, &server, func(keys []string) error {
+	err = a.eachKeys(c, flags.match, flags.yes, &server, func(keys []string) error {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
 		}
@@ -161,7 +224,7 @@ func (a *app) eachLock(ctx context.Context, match string, anyText bool, begin fu
 		}
 		for _, content := range all {
 			v := lens.Judge(content, time.Now())
-			if !v.IsLock(anyText) {
+			if !v.IsLock(flags.all || flags.match != "") {
 				continue
 			}
 			h := maphash.String(seed, v.Key)
@@ -178,160 +241,13 @@ func (a *app) eachLock(ctx context.Context, match string, anyText bool, begin fu
 	return int(looked.Load()), err
 }
 
-// eachKeys lists the keys in batches: by SCAN, or by KEYS where there is none.
-// A server that has SCAN has all that server can use.
-func (a *app) eachKeys(c redis.Conn, prefix, match string, server *verdict.Server, f func([]string) error) error {
-	if match == "" {
-		match = "*"
-	}
-	pattern := globbed(prefix) + match
-	const batch = 250
-	conn := protocol.NewConn(c)
-	for cursor := "0"; ; {
-		reply, err := redis.Values(c.Do("SCAN", cursor, "MATCH", pattern, "COUNT", batch))
-		if errors.Is(conn.Lacks(err, "it has no SCAN", "KEYS"), protocol.ErrUnsafeServer) {
-			break
-		}
-		if err != nil {
-			return conn.Denied(pattern, err)
-		}
-		server.Millis, server.Part = true, true
-		var keys []string
-		if _, err := redis.Scan(reply, &cursor, &keys); err != nil {
-			return err
-		}
-		if err := f(keys); err != nil {
-			return err
-		}
-		if cursor == "0" {
-			return nil
-		}
-	}
-	a.say("this server has no SCAN (it came with 2.8): KEYS blocks it while it lists all keys")
-	reply, err := c.Do("KEYS", pattern)
-	if err != nil {
-		return conn.Denied(pattern, err)
-	}
-	keys, err := redis.Strings(reply, nil)
-	if line, ok := reply.([]byte); ok { // before 1.3: one line, blanks between
-		keys, err = strings.Fields(string(line)), nil
-	}
-	if err != nil {
-		return err
-	}
-	for part := range slices.Chunk(keys, batch) {
-		if err := f(part); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// globbed is text as a pattern that matches it alone.
-func globbed(text string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
-}
-
-// A mixtures is the kinds of locks by what the keys' names begin with. It keeps 16 bytes or so of
-// each beginning, and the names of those alone where kinds meet.
-type mixtures struct {
-	seed  maphash.Seed
-	kinds map[uint64]uint32 // bits: positions in seen, and unsure
-	names map[string]uint64
-	seen  []dialect.Kind
-}
-
-func (m *mixtures) add(v verdict.Verdict) {
-	if v.Kind == "" || v.Lock == verdict.Theirs || v.Lock == verdict.RW {
-		return
-	}
-	if m.kinds == nil {
-		m.seed, m.kinds, m.names = maphash.MakeSeed(), map[uint64]uint32{}, map[string]uint64{}
-	}
-	kind := dialect.Kind(v.Kind)
-	at := slices.Index(m.seen, kind)
-	if at < 0 {
-		at, m.seen = len(m.seen), append(m.seen, kind)
-	}
-	prefix := v.Key[:strings.LastIndexAny(v.Key, ":./")+1]
-	h := maphash.String(m.seed, prefix)
-	m.kinds[h] |= 1 << at
-	if v.Sure == verdict.Possible {
-		m.kinds[h] |= unsure
-	}
-	if bits := m.kinds[h] &^ unsure; bits&(bits-1) != 0 {
-		m.names[prefix] = h
-	}
-}
-
-// unsure says of a group that some of it need not be locks.
-const unsure = 1 << 31
-
-// A mixture is what keys whose names begin alike hold, and can't hold safely.
-type mixture struct {
-	Prefix string   `json:"prefix"`
-	Kinds  []string `json:"kinds"`
-	Wrong  string   `json:"wrong"`
-}
-
-// clashes are the groups in which one client would take or keep another's lock wrongly.
-func (m *mixtures) clashes() []mixture {
-	list := []mixture{}
-	for _, prefix := range slices.Sorted(maps.Keys(m.names)) {
-		var kinds []dialect.Kind
-		for i, k := range m.seen {
-			if m.kinds[m.names[prefix]]&(1<<i) != 0 {
-				kinds = append(kinds, k)
-			}
-		}
-		slices.Sort(kinds)
-		if why := unmixable(kinds); why != "" {
-			clash := mixture{Prefix: prefix, Wrong: why}
-			if m.kinds[m.names[prefix]]&unsure != 0 {
-				clash.Wrong += "; if all of these are locks"
-			}
-			for _, k := range kinds {
-				clash.Kinds = append(clash.Kinds, string(k))
-			}
-			list = append(list, clash)
-		}
-	}
-	return list
-}
-
-// unmixable says why kinds can't share keys; "" if they can.
-func unmixable(kinds []dialect.Kind) string {
-	units := map[time.Duration]bool{}
-	timed, tokens := 0, 0
-	for _, k := range kinds {
-		switch k {
-		case dialect.Seconds, dialect.FloatSeconds, dialect.OwnedSeconds, dialect.BinSeconds, dialect.TwoKeys:
-			units[time.Second] = true
-		case dialect.Millis, dialect.OwnedMillis:
-			units[time.Millisecond] = true
-		case dialect.Nanos:
-			units[time.Nanosecond] = true
-		}
-		if k.Timed() {
-			timed++
-		} else if k != dialect.TwoKeys {
-			tokens++
-		}
-	}
-	switch {
-	case len(units) > 1:
-		return "times in different units: clients that count in the smaller one take every live lock of the others at once, and the others never recover a dead one"
-	case timed > 0 && tokens > 0:
-		return "times and tokens: clients of times steal tokens or throw at them, and clients of tokens never recover a dead time"
-	}
-	return ""
-}
-
 // A textReport is a survey for people.
 type textReport struct {
 	w      io.Writer
 	at     time.Time
 	tables int
+	some   []verdict.Verdict // that are likely or certain
+	folds  folds             // of the others
 }
 
 func (r *textReport) begin(_ string, at time.Time) error {
@@ -339,8 +255,25 @@ func (r *textReport) begin(_ string, at time.Time) error {
 	return nil
 }
 
-// locks prints a table, and below it what is wrong with what.
-func (r *textReport) locks(some []verdict.Verdict) error {
+func (r *textReport) lock(v verdict.Verdict) error {
+	if v.Sure == verdict.Possible {
+		r.folds.add(v)
+		return nil
+	}
+	if r.some = append(r.some, v); len(r.some) < sorted {
+		return nil
+	}
+	return r.table()
+}
+
+// table prints what has come, and below it what is wrong with what.
+func (r *textReport) table() error {
+	some := r.some
+	r.some = nil
+	if len(some) == 0 {
+		return nil
+	}
+	slices.SortFunc(some, urgent)
 	var b bytes.Buffer
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	if r.tables++; r.tables == 1 {
@@ -363,9 +296,30 @@ func (r *textReport) locks(some []verdict.Verdict) error {
 }
 
 func (r *textReport) end(s *survey) error {
+	single, several := r.folds.list()
+	r.some = append(r.some, single...)
+	if err := r.table(); err != nil {
+		return err
+	}
 	var b strings.Builder
+	if len(several) > 0 {
+		if r.tables > 0 {
+			b.WriteString("\n")
+		}
+		w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "POSSIBLE\tKEYS\tFORMAT\tLOOKS LIKE")
+		for _, f := range several {
+			fmt.Fprintf(w, "%s\t%d keys\t%s\t%s\n", printable(f.pattern), f.keys, f.first.Format, some(f.first.Clients))
+		}
+		w.Flush()
+		b.WriteString("\n")
+	}
 	for _, m := range s.mixtures.clashes() {
-		fmt.Fprintf(&b, "%s holds %s: %s\n", printable(m.Prefix+"*"), strings.Join(m.Kinds, " and "), m.Wrong)
+		name := m.Prefix
+		if !strings.Contains(name, "*") {
+			name += "*"
+		}
+		fmt.Fprintf(&b, "%s holds %s: %s\n", printable(name), m.inWords(), m.Wrong)
 	}
 	fmt.Fprintf(&b, "%d of %d keys look like locks\n", s.found, s.keys)
 	_, err := io.WriteString(r.w, b.String())
@@ -407,6 +361,14 @@ type jsonReport struct {
 	w    io.Writer
 	head string // what is not printed yet: of a survey that fails before it finds a lock, nothing is
 	any  bool   // a lock was printed
+	some []verdict.Verdict
+}
+
+func (r *jsonReport) lock(v verdict.Verdict) error {
+	if r.some = append(r.some, v); len(r.some) < sorted {
+		return nil
+	}
+	return r.flush()
 }
 
 func (r *jsonReport) begin(server string, at time.Time) error {
@@ -415,7 +377,14 @@ func (r *jsonReport) begin(server string, at time.Time) error {
 	return err
 }
 
-func (r *jsonReport) locks(some []verdict.Verdict) error {
+// flush prints what has come.
+func (r *jsonReport) flush() error {
+	some := r.some
+	r.some = nil
+	if len(some) == 0 {
+		return nil
+	}
+	slices.SortFunc(some, urgent)
 	b := bytes.NewBufferString(r.head)
 	r.head = ""
 	for _, v := range some {
@@ -435,6 +404,9 @@ func (r *jsonReport) locks(some []verdict.Verdict) error {
 }
 
 func (r *jsonReport) end(s *survey) error {
+	if err := r.flush(); err != nil {
+		return err
+	}
 	clashes, err := answer.Plain(s.mixtures.clashes())
 	if err == nil {
 		_, err = fmt.Fprintf(r.w, "%s\n  ],\n  \"mixtures\": %s,\n  \"found\": %d,\n  \"keys\": %d\n}\n", r.head, clashes, s.found, s.keys)

@@ -3,8 +3,11 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -82,7 +85,7 @@ func TestSurvey(t *testing.T) {
 			for _, m := range s.Mixtures {
 				prefixes = append(prefixes, m.Prefix)
 			}
-			if got := strings.Join(prefixes, " "); got != " jobs: mix." { // the first: names without a prefix
+			if got := strings.Join(prefixes, " "); got != "jobs: mix." { // names without a prefix are no group
 				t.Errorf("mixtures of %q", got)
 			}
 
@@ -91,7 +94,7 @@ func TestSurvey(t *testing.T) {
 				t.Errorf("--match: %d, %s", status, out)
 			}
 			out, status = command(t, address, "survey")
-			if status != 0 || !strings.Contains(out, "jobs:* holds T-ms and T-s: times in different units") ||
+			if status != 0 || !strings.Contains(out, "jobs:* holds times in milliseconds and times in seconds: times in different units") ||
 				!strings.Contains(out, "8 of 2511 keys look like locks") || !strings.Contains(out, "persistent: a token without a TTL") || strings.Contains(out, "died") {
 				t.Errorf("in words: %d, %s", status, out)
 			}
@@ -120,6 +123,53 @@ func TestSurveyOfARestrictedUser(t *testing.T) {
 				if !strings.Contains(errs, want) || status != statusUnavailable {
 					t.Errorf("status %d, no %q in:\n%s", status, want, errs)
 				}
+			}
+		})
+	}
+}
+
+// Servers whose SCAN is not that of Redis are told in a sentence, and no survey goes on for ever.
+func TestSurveyOfAnotherScan(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		scan   string
+		status int
+		says   string
+	}{
+		"a cursor that repeats": {"*2\r\n$1\r\n5\r\n*1\r\n$6\r\nlock:a\r\n", 0, "gives the same cursor again and would never end"},
+		"a list of keys":        {"*2\r\n$1\r\na\r\n$1\r\nb\r\n", 69, "has another SCAN than Redis (it answers \"a list of another form\")"},
+		"other arguments":       {"-ERR wrong number of arguments\r\n", 69, "has another SCAN than Redis (it answers \"ERR wrong number of arguments\")"},
+		"one string":            {"+OK\r\n", 69, "has another SCAN than Redis"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at := serve(t, func(c net.Conn) {
+				r := bufio.NewReader(c)
+				for {
+					words, err := request(r)
+					if err != nil {
+						return
+					}
+					answer := ":1\r\n"
+					switch words[0] {
+					case "SCAN":
+						answer = test.scan
+					case "GETRANGE":
+						answer = "$10\r\n1795230000\r\n"
+					case "PTTL":
+						answer = ":-1\r\n"
+					}
+					if _, err := io.WriteString(c, answer); err != nil {
+						return
+					}
+				}
+			})
+			out, errs, status := cli(t, nil, "survey", "--redis", at)
+			if status != test.status || !strings.Contains(errs, test.says) || strings.Contains(errs, "redigo") {
+				t.Errorf("%d: %s%s", status, out, errs)
+			}
+			if status == 0 && !strings.Contains(out, "lock:a ") {
+				t.Errorf("what was listed is not shown: %s", out)
 			}
 		})
 	}

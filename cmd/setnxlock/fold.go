@@ -1,0 +1,132 @@
+package main
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"unicode"
+
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
+)
+
+// A fold is keys whose names differ in numbers alone, and whose values look alike.
+type fold struct {
+	pattern string
+	keys    int
+	first   verdict.Verdict
+}
+
+// A folds is what may be a lock, and need not be, by the patterns of its names. It is bounded, however many keys
+// there are: when there are too many patterns, all of what begins alike is one.
+type folds struct {
+	all    map[[2]string]*fold // by pattern and format
+	coarse bool
+}
+
+const mostFolds = 1000
+
+func (f *folds) add(v verdict.Verdict) {
+	f.put(pattern(v.Key), 1, v)
+	if len(f.all) <= mostFolds || f.coarse {
+		return
+	}
+	f.coarse = true
+	fine := f.all
+	f.all = nil
+	for _, one := range fine {
+		f.put(one.pattern, one.keys, one.first)
+	}
+}
+
+func (f *folds) put(name string, keys int, v verdict.Verdict) {
+	if f.coarse {
+		if i := strings.IndexAny(name, ":./-_|"); i >= 0 {
+			name = name[:i+1] + "*"
+		} else {
+			name = "*"
+		}
+	}
+	at := [2]string{name, v.Format}
+	if len(f.all) >= 2*mostFolds && f.all[at] == nil {
+		at[0] = "*"
+	}
+	if f.all == nil {
+		f.all = map[[2]string]*fold{}
+	}
+	if one := f.all[at]; one != nil {
+		one.keys += keys
+	} else {
+		f.all[at] = &fold{at[0], keys, v}
+	}
+}
+
+// list are those of one key, as they are, and those of several, the largest first.
+func (f *folds) list() (single []verdict.Verdict, several []*fold) {
+	for _, one := range f.all {
+		if one.keys == 1 {
+			single = append(single, one.first)
+		} else {
+			several = append(several, one)
+		}
+	}
+	slices.SortFunc(several, func(x, y *fold) int {
+		return cmp.Or(y.keys-x.keys, strings.Compare(x.pattern, y.pattern), strings.Compare(x.first.Format, y.first.Format))
+	})
+	return single, several
+}
+
+var uuid = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`)
+})
+
+// pattern is a key's name with * for each number, and for each long word with digits in it: user:17:token is one of
+// user:*:token, and so is user:fb2d0a1e-3f44-4e2e-8f0a-0123456789ab:token.
+func pattern(key string) string {
+	var b strings.Builder
+	star := func() {
+		if !strings.HasSuffix(b.String(), "*") {
+			b.WriteByte('*')
+		}
+	}
+	inWord := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
+	key = uuid().ReplaceAllString(key, "0")
+	for key != "" {
+		end := strings.IndexFunc(key, func(r rune) bool { return !inWord(r) })
+		if end < 0 {
+			end = len(key)
+		}
+		word := key[:end]
+		switch digits := strings.ContainsFunc(word, unicode.IsDigit); {
+		case digits && len(word) >= 8:
+			star()
+		case digits:
+			for len(word) > 0 {
+				n := len(word) - len(strings.TrimLeftFunc(word, unicode.IsDigit))
+				if n > 0 {
+					star()
+					word = word[n:]
+					continue
+				}
+				n = strings.IndexFunc(word, unicode.IsDigit)
+				if n < 0 {
+					n = len(word)
+				}
+				b.WriteString(word[:n])
+				word = word[n:]
+			}
+		default:
+			b.WriteString(word)
+		}
+		key = key[end:]
+		if next := strings.IndexFunc(key, inWord); next > 0 {
+			b.WriteString(key[:next])
+			key = key[next:]
+		} else if next < 0 {
+			b.WriteString(key)
+			key = ""
+		}
+	}
+	return b.String()
+}

@@ -73,15 +73,18 @@ func (a ahead) Now() time.Time                  { return a.Mock.Now().Add(a.by) 
 func (a ahead) Since(t time.Time) time.Duration { return a.Now().Sub(t) }
 func (a ahead) Until(t time.Time) time.Duration { return t.Sub(a.Now()) }
 
-// until lets time pass in steps of 50 ms until done is closed, an hour at most,
-// and returns how much passed. The test runs in a bubble of synctest.
+// until lets time pass in steps of 50 ms until done is closed, an hour at most, and returns how much passed. One more step
+// ends the moment that a last release leaves to others. The test runs in a bubble of synctest.
 func (w *world) until(done <-chan struct{}) time.Duration {
 	w.t.Helper()
 	start := w.clock.Now()
 	for w.clock.Since(start) < time.Hour {
 		select {
 		case <-done:
-			return w.clock.Since(start)
+			took := w.clock.Since(start)
+			w.clock.Add(50 * time.Millisecond)
+			synctest.Wait()
+			return took
 		default:
 			w.clock.Add(50 * time.Millisecond)
 			synctest.Wait() // a client that was woken has its turn before time goes on

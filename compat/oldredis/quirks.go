@@ -122,7 +122,7 @@ var (
 	oldMemoryRules = before("2.6")
 
 	// queueNeedsMemory: MULTI queues nothing when memory is full.
-	queueNeedsMemory = since("5.0")
+	queueNeedsMemory = between("5.0", "8.2")
 
 	// discardNeedsMemory: DISCARD too is refused when memory is full.
 	discardNeedsMemory = between("5.0", "7.0")

@@ -14,6 +14,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/cleaning"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/internal/wire"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
@@ -212,6 +213,7 @@ func (s *server) examine(ctx context.Context, key string, heard func()) (epoch u
 		})
 		if err == nil {
 			s.checked.Store(epoch + 1)
+			s.compares.Found(epoch, true)
 			return epoch, nil
 		}
 		var e redis.Error
@@ -237,6 +239,25 @@ func (s *server) examine(ctx context.Context, key string, heard func()) (epoch u
 		blamed = on
 	}
 	return epoch, fmt.Errorf("setnxlock: the connection to the server keeps breaking: %w", err)
+}
+
+// asks asks the server, once in each epoch, whether it compares by itself, before a change of a held lock that would have it
+// do so: what took over after a failover may lack the commands, or ignore a word of theirs. Where that can't be learned, the
+// step does without.
+func (c *call) asks(s *server, changes ...protocol.Change) {
+	compares := func(ch protocol.Change) bool { return ch.If == protocol.IfEq }
+	epoch := s.epoch()
+	if s.traits.Check == nil || s.compares.Asked(epoch) || !slices.ContainsFunc(changes, compares) {
+		return
+	}
+	err := s.traits.Check(&c.Conn, changes[0].Key)
+	c.wire.Session.Begin() // what ran concerns no lock
+	if err == nil || errors.Is(err, ErrUnsafeServer) {
+		s.compares.Found(epoch, err == nil)
+		return
+	}
+	c.wire.Compares = new(wire.Compares)
+	c.wire.Compares.Answers(wire.ByNone)
 }
 
 // What becomes of transactions when steps share connections.

@@ -18,6 +18,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/mux"
 	"github.com/setnxlock/setnxlock/compat/internal/slot"
 	"github.com/setnxlock/setnxlock/compat/internal/stock"
+	"github.com/setnxlock/setnxlock/compat/internal/wire"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
@@ -28,6 +29,8 @@ type server struct {
 	algo    protocol.Algorithm
 	traits  protocol.Traits
 	checked atomic.Uint64 // 1 + the epoch in which the server was found safe; 0: none, or a connection has broken since
+
+	compares wire.Compares // by itself: protocol.IfEq
 
 	trip atomic.Int64 // how long an answer took when it was last checked, in nanoseconds
 
@@ -220,6 +223,7 @@ func (s *server) extendAll(ctx context.Context, now func() time.Time, leases []G
 			}
 		}
 		ran = true
+		c.asks(s, changes...)
 		replies, failed := c.RunAll(changes)
 		for n, i := range asked {
 			next[i], errs[i] = c.extended(leases[i], next[i], &changes[n], replies[n], c.verdict(leases[i].Key, failed[n]))
@@ -284,6 +288,7 @@ func (s *server) Release(ctx context.Context, now func() time.Time, l Grant) (er
 		return s.join(ctx, ch)
 	}
 	for t.next() {
+		t.c.asks(s, ch)
 		_, err := t.c.Run(ch)
 		t.end(err)
 	}

@@ -156,6 +156,7 @@ func (s *server) call(ctx context.Context, key string, fresh bool) (*call, error
 		c.lendOwn()
 	}
 	c.begin(ctx)
+	c.wire.Compares = &s.compares
 	return c, nil
 }
 

@@ -65,14 +65,13 @@ type Options struct {
 
 // Extend moves the end of l to now+ttl: by EXPIRE, or by SETEX if the token must be a new one.
 func (o Options) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
-	ch := protocol.Change{Key: l.Key, Value: l.Value, Draw: o.Fence && l.Fence == 0} // adopted, or its number was lost with the reply
-	cmd, err := protocol.Expire(o.Millis, l.Key, ttl)
+	draws := o.Fence && l.Fence == 0 // adopted, or its number was lost with the reply
+	ch := protocol.Change{Key: l.Key, Value: l.Value, TTL: ttl, Whole: !o.Millis, Draw: draws}
+	_, err := protocol.Whole(ttl, o.unit())
 	if rotate {
 		l.Value = o.value(l.Key, now)
-		cmd, err = protocol.SetEx(o.Millis, l.Key, l.Value, ttl)
 	}
-	ch.Do = []protocol.Cmd{cmd}
-	l.Until = protocol.Until(now, ttl)
+	ch.Next, l.Until = l.Value, protocol.Until(now, ttl)
 	return l, ch, err
 }
 
@@ -88,10 +87,15 @@ func (o Options) Release(l protocol.Lease) protocol.Change {
 
 // Inspect reads the token and the TTL: one round trip.
 func (o Options) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error) {
+	return c.InspectToken(now, key, o.unit())
+}
+
+// unit is that of its TTLs.
+func (o Options) unit() time.Duration {
 	if o.Millis {
-		return c.InspectToken(now, key, time.Millisecond)
+		return time.Millisecond
 	}
-	return c.InspectToken(now, key, time.Second)
+	return time.Second
 }
 
 // check returns ErrUnsafeServer if a key with a TTL does not stand up to SETNX here, or can't be

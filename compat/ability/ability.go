@@ -4,7 +4,7 @@
 // questions.
 //
 //	func (k Lock) check(c *protocol.Conn, key string) error {
-//		return ability.Check(c, key, false, ability.Need{ability.Watch, "another lock"})
+//		return ability.Check(c, key, false, ability.Need{Ability: ability.Watch, Use: "another lock"})
 //	}
 //
 // A question is asked on scratch keys. Each has a TTL from the moment it exists, or exists only
@@ -33,6 +33,9 @@ const (
 	Time         Ability = "TIME"
 	Scripts      Ability = "EVAL"
 	SetNXPX      Ability = "SET NX PX"
+	SetIfEq      Ability = "SET IFEQ"
+	DelIfEq      Ability = "DELIFEQ"
+	DelEx        Ability = "DELEX"
 )
 
 // An ability is a row of the table.
@@ -81,9 +84,21 @@ var table = []ability{
 		question{cmds: "SET a held NX PX 60000; SET a taken NX PX 120000; PTTL a; DEL a", spares: answer.Misused,
 			means: []meaning{{"OK nil 1..60000 *", ""}, {"OK OK ? ?", "SET … NX sets a key that is held"},
 				{"OK nil * *", "SET … PX does not give the key its TTL" + forever}, {"! ? ? ?", noSetNXPX}}}},
+	{SetIfEq, "8.4", "compare and extend in one", noSetIfEq,
+		question{cmds: "SET a held NX PX 60000; SET a next IFEQ other PX 120000 GET; SET b next IFEQ other PX 60000 GET; GET a; PTTL a; EXISTS b; " +
+			"SET a next IFEQ held PX 120000 GET; GET a; PTTL a; DEL a; DEL b", spares: answer.Misused,
+			means: []meaning{{`OK "held" nil "held" 1..60000 0 "held" "next" 60001..120000 * *`, ""}, {"? ! ! ? ? ? ! ? ? ? ?", noSetIfEq},
+				{`OK "held" nil "held" 1..60000 0 * * * * *`, "SET … IFEQ does not set value and TTL"}, {"", "SET … IFEQ sets what it is not to set"}}}},
+	{DelIfEq, "Valkey 9.0", "compare and delete in one", "it has no DELIFEQ (Valkey 9.0 has it)",
+		question{cmds: "+ a held; DELIFEQ a other; GET a; DELIFEQ a held; EXISTS a; DEL a",
+			means: []meaning{{`+ 0 "held" 1 0 *`, ""}, {`+ * "held" * 1 *`, "DELIFEQ does not delete an equal value"}, {"", "DELIFEQ deletes another's value"}}}},
+	{DelEx, "8.4", "compare and delete in one", "it has neither DELEX nor DELIFEQ (they came with Redis 8.4 and Valkey 9.0)",
+		question{cmds: "+ a held; DELEX a IFEQ other; GET a; DELEX a IFEQ held; EXISTS a; DEL a",
+			means: []meaning{{`+ 0 "held" 1 0 *`, ""}, {`+ * "held" * 1 *`, "DELEX … IFEQ does not delete an equal value"}, {"", "DELEX … IFEQ deletes another's value"}}}},
 }
 
 const (
+	noSetIfEq = "it has no SET … IFEQ (it came with Redis 8.4 and Valkey 8.1)"
 	noSetNXPX = "it has no SET … NX PX (it came with 2.6.12)"
 	forever   = ", so a dead holder's lock would last for ever"
 )
@@ -107,7 +122,7 @@ func (a Ability) row() ability {
 	return ability{}
 }
 
-// Since is the first Redis that has the ability; "" for a name that is none.
+// Since is the first Redis that has the ability, or another server with its name; "" for a name that is none.
 func (a Ability) Since() string { return a.row().since }
 
 // What says in a few words what the ability is good for.

@@ -8,13 +8,16 @@ import (
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// A Need is an ability that a lock needs, and what to use on a server without it.
+// A Need is an ability that a lock needs, or another that does where the server lacks the first, and what to use on a
+// server without it.
 type Need struct {
 	Ability Ability
 	Use     string
+	Or      Ability // "": none
 }
 
 // Check asks for everything that a lock needs, over c and on scratch keys in key's slot: use it as
@@ -25,11 +28,16 @@ type Need struct {
 func Check(c *protocol.Conn, key string, millis bool, needs ...Need) error {
 	q := New(c, protocol.Aux(key, "check:"+protocol.NewToken()), protocol.Aux(key, "check:"+protocol.NewToken()), millis)
 	for _, n := range needs {
-		switch answer, err := q.Ask(n.Ability); {
+		said, err := q.Ask(n.Ability)
+		if n.Or != "" && answer.Lacks(err) {
+			n.Ability = n.Or
+			said, err = q.Ask(n.Ability)
+		}
+		switch {
 		case err != nil:
 			return n.refused(c, err)
-		case answer.Verdict == No:
-			return c.Unsafe(answer.Why, n.Use)
+		case said.Verdict == No:
+			return c.Unsafe(said.Why, n.Use)
 		}
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 // refused, and nothing is left there.
 func TestLists(t *testing.T) {
 	ask := func(s *oldredis.Server) error {
-		return ability.Check(protocol.NewConn(s.Dial()), "scratch", false, ability.Need{ability.Lists, "another lock"})
+		return ability.Check(protocol.NewConn(s.Dial()), "scratch", false, ability.Need{Ability: ability.Lists, Use: "another lock"})
 	}
 	check := func(t *testing.T, v string, o oldredis.Options) error {
 		t.Helper()

@@ -1,8 +1,10 @@
 package protocol
 
 import (
+	"cmp"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
@@ -10,17 +12,21 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
-// A Change is commands that run if, and only if, Key holds Value: an extension, a release, a
+// A Change is what becomes of Key if, and only if, it holds Value: an extension, a release, a
 // repair. It is data: the engine carries it out and keeps the condition, for one change or many
 // together, over a pinned connection if there is one, and with a wake-up behind it.
 //
-// A change whose first command answers 0 found nothing to change: it ends with [ErrLost].
+// With a TTL the key gets that TTL, and Next: each condition has its own commands for it. With neither TTL nor Do it is
+// deleted. A change whose first command answers 0 found nothing to change: it ends with [ErrLost].
 type Change struct {
 	If    Condition
 	Key   string
 	Value string
-	Do    []Cmd // the first argument of each is its key; nil: the key is deleted
-	Draw  bool  // draw a number from Aux(Key, "fence") beside it
+	Next  string        // the new value; "": it stays
+	TTL   time.Duration // rounded up to milliseconds (Redis 2.6), or to a second; 0: see Do
+	Whole bool          // count the TTL in whole seconds
+	Do    []Cmd         // other commands; the first argument of each is its key
+	Draw  bool          // draw a number from Aux(Key, "fence") beside it
 
 	Persistent bool // and only if the key has no TTL; by WATCH
 	Once       bool // another client can write Value too: an EXEC that was aborted is final; by WATCH
@@ -43,7 +49,7 @@ type Change struct {
 }
 
 // A Condition is a way to change a key only if it holds a value: [Watch] (no Condition is that one), [ListCAS], [Script],
-// [Unguarded].
+// [IfEq], [Unguarded].
 type Condition interface {
 	// carryOut carries out changes, one or many, and notes in each of them what it came to.
 	carryOut(c *Conn, list []*task)
@@ -60,7 +66,7 @@ type task struct {
 
 var tasks = sync.Pool{New: func() any { return new(task) }}
 
-// Run carries ch out and returns the replies to ch.Do, the drawn number last. It returns [ErrLost]
+// Run carries ch out and returns the replies to its commands, the drawn number last. It returns [ErrLost]
 // if the key does not hold ch.Value.
 func (c *Conn) Run(ch Change) ([]any, error) {
 	s := tasks.Get().(*task)
@@ -110,6 +116,8 @@ func (ch *Change) condition() Condition {
 	switch {
 	case ch.By != nil:
 		return byItself{}
+	case ch.valid() != nil:
+		return nothing{}
 	case ch.Watches():
 		return Watch
 	}
@@ -133,6 +141,15 @@ func (ch *Change) single() bool { return ch.By != nil || ch.Once || ch.Persisten
 type byItself struct{}
 
 func (byItself) carryOut(c *Conn, list []*task) { list[0].replies, list[0].err = list[0].By(c) }
+
+// nothing is the condition of a change that no server can make.
+type nothing struct{}
+
+func (nothing) carryOut(_ *Conn, list []*task) {
+	for _, s := range list {
+		s.err = s.valid()
+	}
+}
 
 // after is whether the After of changes that were carried out together ran, and its error.
 type after struct {
@@ -179,8 +196,11 @@ func caught(after func(c *Conn) error, c *Conn) (err error) {
 // cmds are the commands of a change, with the one that draws. A key that is nil is the change's.
 func (ch *Change) cmds() []Cmd {
 	do := ch.Do
-	if ch.removes() {
+	switch {
+	case ch.removes():
 		do = deletion
+	case ch.TTL > 0:
+		do = append([]Cmd{ch.lives(nil)}, do...)
 	}
 	if ch.Draw {
 		do = append(do[:len(do):len(do)], Cmd{"INCR", Aux(ch.Key, "fence")})
@@ -192,7 +212,10 @@ var deletion = []Cmd{{"DEL", nil}}
 
 // commands is how many those are.
 func (ch *Change) commands() int {
-	n := max(len(ch.Do), 1)
+	n := len(ch.Do)
+	if n == 0 || ch.TTL > 0 {
+		n++
+	}
 	if ch.Draw {
 		n++
 	}
@@ -201,9 +224,14 @@ func (ch *Change) commands() int {
 
 // add adds the commands of a change to w, with the one that draws.
 func (ch *Change) add(c *Conn, w *wire.Write) {
-	if ch.removes() {
+	switch {
+	case ch.removes():
 		w.Add("DEL", c.boxed(ch.Key, nil))
-	} else {
+	case ch.TTL > 0:
+		m := ch.lives(c.boxed(ch.Key, nil))
+		w.Add(m[0].(string), m[1:]...)
+		fallthrough
+	default:
 		wire.All(w, ch.Do)
 	}
 	if ch.Draw {
@@ -213,11 +241,41 @@ func (ch *Change) add(c *Conn, w *wire.Write) {
 
 // removes reports that ch is a release.
 func (ch *Change) removes() bool {
-	return len(ch.Do) == 0 || len(ch.Do) == 1 && named(ch.Do[0], "DEL") && len(ch.Do[0]) == 2
+	return ch.TTL == 0 && ch.Next == "" && (len(ch.Do) == 0 || len(ch.Do) == 1 && named(ch.Do[0], "DEL") && len(ch.Do[0]) == 2)
+}
+
+// next is the value that the key is to hold.
+func (ch *Change) next() string { return cmp.Or(ch.Next, ch.Value) }
+
+// lives is the command that gives the key its TTL, and its new value if there is one.
+func (ch *Change) lives(key any) Cmd {
+	var m Cmd
+	if ch.next() == ch.Value {
+		m, _ = Expire(!ch.Whole, key, ch.TTL) // valid has looked at it
+	} else {
+		m, _ = SetEx(!ch.Whole, key, ch.Next, ch.TTL)
+	}
+	return m
+}
+
+// valid is [ErrInvalid] for a TTL that no server can keep, and for a new value without one.
+func (ch *Change) valid() error {
+	if ch.TTL == 0 && ch.Next == "" {
+		return nil
+	}
+	unit := time.Millisecond
+	if ch.Whole {
+		unit = time.Second
+	}
+	_, err := Whole(ch.TTL, unit)
+	return err
 }
 
 // replaces returns the value that ch puts on the key by its first command.
 func (ch *Change) replaces() (value string, ok bool) {
+	if ch.TTL > 0 {
+		return "", false
+	}
 	m := ch.Do[0]
 	switch {
 	case named(m, "GETSET"), named(m, "SET") && len(m) == 3:

@@ -63,7 +63,7 @@ func (s *task) byLists() ([][]any, error) {
 	if !s.removes() {
 		var ok bool
 		if next, ok = s.replaces(); !ok {
-			return nil, fmt.Errorf("%w: ListCAS can't %v", ErrInvalid, s.Do[0][0])
+			return nil, fmt.Errorf("%w: ListCAS can't %v", ErrInvalid, s.cmds()[0][0])
 		}
 		if err := CanCompare(s.Key, next); err != nil {
 			return nil, err

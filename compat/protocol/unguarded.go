@@ -59,7 +59,7 @@ func (unguarded) carryOut(c *Conn, list []*task) {
 
 // overwrote is ErrLost if a GETSET has written over another value than the one it was to.
 func (s *task) overwrote() {
-	if s.removes() || !named(s.Do[0], "GETSET") || len(s.replies) == 0 {
+	if len(s.Do) == 0 || !named(s.Do[0], "GETSET") || len(s.replies) == 0 {
 		return
 	}
 	old, err := redis.String(s.replies[0], nil)

@@ -92,9 +92,8 @@ func (w Write) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate
 	if strings.HasPrefix(l.Value, reader) {
 		return l, protocol.Change{}, ErrUpgrade
 	}
-	ch := protocol.Change{Key: l.Key, Value: l.Value, Draw: w.draws(l)}
-	cmd, err := protocol.Expire(w.Millis, l.Key, ttl)
-	ch.Do = []protocol.Cmd{cmd}
+	ch := protocol.Change{Key: l.Key, Value: l.Value, Next: l.Value, TTL: ttl, Whole: !w.Millis, Draw: w.draws(l)}
+	_, err := protocol.Whole(ttl, w.unit())
 	l.Until = protocol.Until(now, ttl)
 	return l, ch, err
 }

@@ -9,6 +9,7 @@
 // The variants differ in how they make sure that the condition still holds when the command runs.
 // Each has its own page:
 //
+//	IfEq      the server compares by itself: one round trip; Redis 8.4, Valkey 9.0
 //	Lua       a script compares and deletes: one round trip
 //	Watched   WATCH, GET, MULTI, DEL, EXEC: two, where scripts are forbidden
 //	Script    as Lua, and a script acquires too: 2.6.0–2.6.11
@@ -67,18 +68,15 @@ func got(l protocol.Lease, w protocol.Written, err error) (protocol.Lease, error
 	return l, nil
 }
 
-// extend is the change that moves the end of l to now+ttl: PEXPIRE, or PSETEX where the token is
-// to be a new one. A lease without a fence draws one: it was adopted, or its number was lost
-// with the reply.
+// extend is the change that moves the end of l to now+ttl, with a new token where it is to be one. A lease without a fence
+// draws one: it was adopted, or its number was lost with the reply.
 func (o Options) extend(by protocol.Condition, now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
-	ch := protocol.Change{If: by, Key: l.Key, Value: l.Value, Draw: o.draws(l)}
-	cmd, err := protocol.Expire(true, l.Key, ttl)
+	ch := protocol.Change{If: by, Key: l.Key, Value: l.Value, TTL: ttl, Draw: o.draws(l)}
+	_, err := protocol.Whole(ttl, time.Millisecond)
 	if rotate {
 		l.Value = o.token()
-		cmd, err = protocol.SetEx(true, l.Key, l.Value, ttl)
 	}
-	ch.Do = []protocol.Cmd{cmd}
-	l.Until = protocol.Until(now, ttl)
+	ch.Next, l.Until = l.Value, protocol.Until(now, ttl)
 	return l, ch, err
 }
 

@@ -45,10 +45,11 @@ func Lacks(err error) bool {
 	return false
 }
 
-// NotString reports that a key is not a string. The text changed in 2.8.
+// NotString reports that a key is not a string. The text changed in 2.8, and DELEX has its own.
 func NotString(err error) bool {
 	e, ok := err.(redis.Error)
-	return ok && (strings.HasPrefix(string(e), "WRONGTYPE") || strings.Contains(string(e), "wrong kind of value"))
+	return ok && (strings.HasPrefix(string(e), "WRONGTYPE") || strings.Contains(string(e), "wrong kind of value") ||
+		strings.HasPrefix(string(e), "ERR Key should be of string type"))
 }
 
 // NoScript reports that the server does not know the script: it did not run.

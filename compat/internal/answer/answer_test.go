@@ -27,6 +27,7 @@ func TestAnswers(t *testing.T) {
 		{redis.Error("ERR command not allowed when used memory > 'maxmemory'"), facts{}},
 		{redis.Error("ERR Operation against a key holding the wrong kind of value"), facts{notString: true}},
 		{redis.Error("WRONGTYPE Operation against a key"), facts{notString: true}},
+		{redis.Error("ERR Key should be of string type if conditions are specified"), facts{notString: true}},
 		{redis.Error("NOSCRIPT No matching script"), facts{noScript: true}},
 		{redis.Error("EXECABORT Transaction discarded"), facts{aborted: true}},
 		{redis.Error("MOVED 1 a:1"), facts{notNow: true, redirected: true}},

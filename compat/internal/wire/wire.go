@@ -30,6 +30,8 @@ type Conn struct {
 	Pins   bool   // the algorithm's last write is to end with a WATCH
 	Saw    Seen   // what that WATCH saw
 
+	Compares *Compares // what is known of the server's own compare-and-set; nil: nothing
+
 	Heard func() // told of each reply; nil: nobody
 
 	ctx    context.Context // nil: the step can't be cancelled

@@ -354,12 +354,12 @@ func runBlock(t *testing.T, b block, address, dir string, env ...string) (comman
 func TestChoosingIsWhatDoctorSays(t *testing.T) {
 	t.Parallel()
 	page := must.Get(os.ReadFile(root + "/docs/choosing.md"))(t)
-	rows := regexp.MustCompile("(?m)^\\| ([a-z0-9.]+)[^|]* \\| `([a-z:]+)` \\| (safe|unsafe)[^|]* \\|$").FindAllStringSubmatch(string(page), -1)
+	rows := regexp.MustCompile("(?m)^\\| ([a-z0-9.-]+)[^|]* \\| `([a-z:]+)` \\| (safe|unsafe)[^|]* \\|$").FindAllStringSubmatch(string(page), -1)
 	told := map[string][]string{}
 	for _, r := range rows {
 		told[r[1]] = r[2:]
 	}
-	for _, v := range append(oldredis.Versions(), oldredis.Profiles()...) {
+	for _, v := range slices.Concat(oldredis.Versions(), oldredis.Profiles(), oldredis.Today()) {
 		cmd := exec.Command("setnxlock", "doctor", "--json")
 		cmd.Env = append(os.Environ(), "SETNXLOCK_REDIS="+startOld(t, v))
 		out, _ := cmd.Output()

@@ -69,6 +69,18 @@ func Servers(t testing.TB) []Server {
 	return all
 }
 
+// Today returns the embedded servers of today, for locks that need what only these have, and for what is to run there too.
+func Today(t testing.TB) []Server {
+	t.Helper()
+	var all []Server
+	for _, v := range oldredis.Today() {
+		s := embedded(t, v)
+		s.anew = func(t testing.TB) Server { return embedded(t, v) }
+		all = append(all, s)
+	}
+	return all
+}
+
 // embedded starts an embedded server.
 func embedded(t testing.TB, version string) Server {
 	t.Helper()

@@ -3,11 +3,14 @@ package locks
 import (
 	"slices"
 	"strings"
+
+	"github.com/setnxlock/setnxlock/compat/ability"
 )
 
 // commands are what each lock sends to a server that has ACLs (6.0 and later), its check of the
 // server, fences and what runs inside its scripts included.
 var commands = map[string]string{
+	"set:ifeq":           "get set psetex pexpire pttl del exists incr multi exec discard delex",
 	"set:lua":            "get set psetex pexpire pttl del exists incr eval evalsha",
 	"set:script":         "get psetex pexpire pttl del exists incr eval evalsha",
 	"set:watch":          "get set psetex pexpire pttl del incr" + transactions,
@@ -40,6 +43,14 @@ const (
 // see About.
 func (l Lock) Commands() []string {
 	return slices.Sorted(slices.Values(strings.Fields(commands[l.Name])))
+}
+
+// OnValkey is what ACL's rules have otherwise for Valkey; "": nothing. A server refuses rules with commands that it lacks.
+func (l Lock) OnValkey() string {
+	if slices.Contains(l.OneOf, ability.DelIfEq) {
+		return "+delifeq in place of +delex"
+	}
+	return ""
 }
 
 // ACL returns the rules for ACL SETUSER, after the user's name and password, that allow this lock

@@ -51,10 +51,13 @@ func TestACL(t *testing.T) {
 		return reply
 	}
 	for _, l := range locks.All() {
-		if made(l, false) == nil {
+		switch {
+		case made(l, false) == nil:
 			if l.Commands() != nil {
 				t.Errorf("%s has a line and is no lock of its own", l.Name)
 			}
+			continue
+		case l.OneOf != nil: // see TestACLToday
 			continue
 		}
 		words := []any{"SETUSER", "locker", "reset", "on", ">secret"}
@@ -102,6 +105,52 @@ func TestACL(t *testing.T) {
 		}
 		pool.Close()
 		do("FLUSHALL")
+	}
+}
+
+// The same for a lock of the servers of today: they are embedded, and forbid what any lock sends and this one's line, as it
+// is for that server, does not have, scripts among it.
+func TestACLToday(t *testing.T) {
+	for _, l := range locks.All() {
+		if l.OneOf == nil {
+			continue
+		}
+		for _, version := range []string{"8.6", "valkey-9.1"} {
+			granted := strings.Fields(strings.ReplaceAll(l.ACL("app:"), "+", ""))
+			if version == "valkey-9.1" {
+				instead := strings.Fields(strings.ReplaceAll(l.OnValkey(), "+", ""))
+				granted = append(slices.DeleteFunc(granted, func(c string) bool { return c == instead[len(instead)-1] }), instead[0])
+			}
+			forbidden, sent := []string{"delifeq", "delex"}, map[string]bool{}
+			for _, other := range locks.All() {
+				forbidden = append(forbidden, other.Commands()...)
+			}
+			forbidden = slices.DeleteFunc(forbidden, func(c string) bool { return slices.Contains(granted, c) })
+			s := must.Get(oldredis.New(version, oldredis.Options{Forbid: forbidden}))(t)
+			refused := ""
+			s.SetTrace(func(_ int, cmd []string, reply any) {
+				sent[strings.ToLower(cmd[0])] = true
+				if e, ok := reply.(redis.Error); ok && !strings.Contains(string(e), "unknown command") {
+					refused += fmt.Sprint(cmd, e, "; ")
+				}
+			})
+			source := compat.Pooled(s.Pool())
+			source.Listen = -1 // no release wakes anybody
+			for _, fence := range []bool{false, true} {
+				for _, prefix := range []string{"", "app:"} {
+					everything(t, l, source, made(l, fence), compat.Options{Timeout: time.Minute, Prefix: prefix}, strings.TrimPrefix("app:k", prefix),
+						func(...any) any { return nil })
+				}
+			}
+			if refused != "" {
+				t.Errorf("%s on %s: the line lacks something: %s", l.Name, version, refused)
+			}
+			for _, c := range granted[4:] {
+				if !sent[c] && c != "discard" {
+					t.Errorf("%s on %s: the line grants %s, which is never sent; sent are %q", l.Name, version, c, slices.Sorted(maps.Keys(sent)))
+				}
+			}
+		}
 	}
 }
 
@@ -172,7 +221,11 @@ func TestKeys(t *testing.T) {
 				}
 				lists := slices.Contains(l.Commands(), "sort") // not on a cluster: SORT has no GET there
 				for _, key := range []string{"app:k", "{app}:k", "app:k{", "app:k}", "{}app:k"} {
-					s := oldredis.MustNew("7.0", oldredis.Options{})
+					version := "7.0"
+					if l.OneOf != nil {
+						version = "8.6"
+					}
+					s := oldredis.MustNew(version, oldredis.Options{})
 					s.SetTrace(func(_ int, cmd []string, _ any) {
 						for i, word := range cmd[1:] {
 							beside := strings.Contains(word, key) && !strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") || i == 0 && written[strings.ToUpper(cmd[0])]
@@ -205,7 +258,7 @@ func TestKeys(t *testing.T) {
 
 // written are commands whose first argument is a key.
 var written = map[string]bool{"GET": true, "SET": true, "SETNX": true, "SETEX": true, "PSETEX": true, "GETSET": true, "DEL": true, "EXPIRE": true, "PEXPIRE": true,
-	"INCR": true, "RENAMENX": true, "RENAME": true, "ZADD": true, "ZREM": true, "RPUSH": true, "LPUSH": true, "LREM": true, "SORT": true, "RPOPLPUSH": true, "WATCH": true, "MSETNX": true, "EXISTS": true}
+	"INCR": true, "RENAMENX": true, "RENAME": true, "ZADD": true, "ZREM": true, "RPUSH": true, "LPUSH": true, "LREM": true, "SORT": true, "RPOPLPUSH": true, "WATCH": true, "MSETNX": true, "EXISTS": true, "DELIFEQ": true, "DELEX": true}
 
 // docs/servers.md has each lock's line.
 func TestServersPage(t *testing.T) {
@@ -215,7 +268,11 @@ func TestServersPage(t *testing.T) {
 	list.WriteString("\n```\n")
 	for _, l := range locks.All() {
 		if l.Commands() != nil {
-			fmt.Fprintf(&list, "# %s\nACL SETUSER locker on >PASSWORD %s\n", l.Name, l.ACL("app:"))
+			name := l.Name
+			if other := l.OnValkey(); other != "" {
+				name += " (on Valkey " + other + ")"
+			}
+			fmt.Fprintf(&list, "# %s\nACL SETUSER locker on >PASSWORD %s\n", name, l.ACL("app:"))
 		}
 	}
 	list.WriteString("```\n\n")

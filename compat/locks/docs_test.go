@@ -59,6 +59,9 @@ func needs(l locks.Lock) string {
 		}
 		list = append(list, string(n))
 	}
+	if len(l.OneOf) > 0 {
+		list = append(list, string(l.OneOf[0])+" or "+string(l.OneOf[1]))
+	}
 	if len(list) == 0 {
 		return "–"
 	}

@@ -62,6 +62,7 @@ type Lock struct {
 
 	Since string            // the first Redis on which it is safe, or works if nothing makes it so
 	Needs []ability.Ability // what it needs of a server, fences aside
+	OneOf []ability.Ability // of these it needs one; nil: none
 
 	Shared bool // several clients hold it at once: it is the readers'
 	Fences bool // it can draw them
@@ -87,6 +88,19 @@ type Lock struct {
 	// Slots makes the semaphore whose slots are locks of this kind: at most Options.Limit clients hold a key. It needs
 	// transactions, WATCH included. nil: there is none.
 	Slots func(Options) protocol.Algorithm
+}
+
+// Lacks returns what the lock needs and the server can't do; "": nothing.
+func (l Lock) Lacks(can func(ability.Ability) bool) ability.Ability {
+	for _, n := range l.Needs {
+		if !can(n) {
+			return n
+		}
+	}
+	if len(l.OneOf) > 0 && !slices.ContainsFunc(l.OneOf, can) {
+		return l.OneOf[0]
+	}
+	return ""
 }
 
 // Family returns the name before the colon.
@@ -156,6 +170,12 @@ func InCommandWords(text string) string {
 }
 
 var table = []Lock{
+	{Name: "set:ifeq", Go: "setlock.IfEq", Page: "compat/setlock/ifeq.go",
+		About: "SET NX PX; the server itself compares to extend and release: Redis 8.4, Valkey 9.0",
+		Since: "8.4", Needs: []ability.Ability{ability.SetNXPX, ability.Milliseconds, ability.SetIfEq}, OneOf: []ability.Ability{ability.DelIfEq, ability.DelEx},
+		Fences: true, Preferred: true,
+		New:     func(o Options) protocol.Algorithm { return setlock.IfEq{Options: set(o)} },
+		Several: tokens},
 	{Name: "set:lua", Go: "setlock.Lua", Page: "compat/setlock/lua.go",
 		About: "SET NX PX; a script extends and releases",
 		Since: "2.6.12", Needs: []ability.Ability{ability.SetNXPX, ability.Milliseconds, ability.Scripts},

@@ -66,14 +66,14 @@ func TestRows(t *testing.T) {
 }
 
 func newer(a, b string) bool {
-	order := []string{"1.0", "1.2", "2.0", "2.2", "2.4", "2.6", "2.6.12"}
+	order := []string{"1.0", "1.2", "2.0", "2.2", "2.4", "2.6", "2.6.12", "8.4"}
 	return slices.Index(order, a) > slices.Index(order, b)
 }
 
 // A lock's own check and what the table says that it needs are one knowledge:
 // on every server they agree, and there the lock works, with and without a fence.
 func TestNeeds(t *testing.T) {
-	for _, version := range append(oldredis.Versions(), oldredis.Profiles()...) {
+	for _, version := range slices.Concat(oldredis.Versions(), oldredis.Profiles(), oldredis.Today()) {
 		s := oldredis.Run(t, version)
 		r := must.Get(probe.Ask(t.Context(), compat.Pooled(s), probe.Options{}))(t)
 		for _, l := range locks.All() {
@@ -81,10 +81,7 @@ func TestNeeds(t *testing.T) {
 				continue
 			}
 			for _, fence := range []bool{false, true} {
-				can := !fence || r.Can(ability.Multi) || !l.Fences
-				for _, need := range l.Needs {
-					can = can && r.Can(need)
-				}
+				can := (!fence || r.Can(ability.Multi) || !l.Fences) && l.Lacks(r.Can) == ""
 				o := locks.Options{Fence: fence, Millis: r.Can(ability.Milliseconds), ServerClock: r.Can(ability.Time), Lease: time.Minute}
 				a := l.New(o)
 				err := probe.Check(t.Context(), compat.Pooled(s), a, "k", probe.Options{})
@@ -104,12 +101,12 @@ func TestNeeds(t *testing.T) {
 
 // Wherever the connection is cut for good while a lock tries the server out, no key is left that nothing ends.
 func TestChecksCutForGood(t *testing.T) {
-	for _, version := range []string{"1.2", "2.0", "2.2", "2.4", "7.0"} {
+	for _, version := range []string{"1.2", "2.0", "2.2", "2.4", "7.0", "8.6", "valkey-9.1"} {
 		for _, l := range locks.All() {
 			if l.New == nil {
 				continue
 			}
-			o := locks.Options{Fence: true, Millis: version == "7.0", Lease: time.Minute}
+			o := locks.Options{Fence: true, Millis: !strings.HasPrefix(version, "1.") && !strings.HasPrefix(version, "2."), Lease: time.Minute}
 			all := []protocol.Algorithm{l.New(o)}
 			if l.Several != nil {
 				all = append(all, l.Several(o))
@@ -165,7 +162,7 @@ func works(t *testing.T, pool compat.Pool, l locks.Lock, a protocol.Algorithm, f
 
 func TestNamed(t *testing.T) {
 	for name, want := range map[string]string{
-		"set": "set:lua set:watch set:script", "tx": "tx:renamed tx:guarded",
+		"set": "set:ifeq set:lua set:watch set:script", "tx": "tx:renamed tx:guarded",
 		"getset": "getset:guarded getset:listed getset:classic", "tx:classic": "tx:classic", "no": "", "rw": "",
 	} {
 		var got []string

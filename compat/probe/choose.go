@@ -81,9 +81,10 @@ func choose(ctx context.Context, source compat.Source, r Report, o Options) (c C
 			continue
 		}
 		pass := func(why string, refused bool) { passed = append(passed, Passed{l.Name, why, refused, l}) }
-		able := !slices.ContainsFunc(l.Needs, func(n ability.Ability) bool { return !r.Can(n) })
-		if l.Name == "getset:classic" && !able { // it has no check of its own
-			pass(lacking(r, l), false)
+		lacks := l.Lacks(r.Can)
+		able := lacks == ""
+		if l.Name == "getset:classic" && !able || lacks == ability.SetIfEq { // it has no check of its own, or most servers lack that
+			pass(lacking(r, lacks), false)
 			continue
 		}
 		with := locks.Options{Fence: o.Fence, Millis: r.Can(ability.Milliseconds), Dialect: o.Dialect, Owner: o.Owner}
@@ -117,10 +118,8 @@ func choose(ctx context.Context, source compat.Source, r Report, o Options) (c C
 	return Choice{}, contradicted, refuse(r, why, "another server")
 }
 
-// lacking says which of a lock's needs the server did not show.
-func lacking(r Report, l locks.Lock) string {
-	i := slices.IndexFunc(l.Needs, func(n ability.Ability) bool { return !r.Can(n) })
-	need := l.Needs[i]
+// lacking says of what a lock needs that the server did not show it.
+func lacking(r Report, need ability.Ability) string {
 	a := r.Answers[need]
 	if a.Verdict != ability.NotAsked {
 		return fmt.Sprintf("it has no %s", need)
@@ -270,6 +269,7 @@ func usable(r Report, o Options) error {
 
 // merits are why a lock is the safest here; %s is why no token lock can be had.
 var merits = map[string]string{
+	"set:ifeq":       "SET NX PX takes a key and gives it its end in one command, and the server itself compares, so that only its holder extends or releases it: one command each, and no script",
 	"set:lua":        "SET NX PX takes a key and gives it its end in one command, and a script lets only its holder release it: one round trip each",
 	"set:watch":      "SET NX PX takes a key and gives it its end in one command, and WATCH lets only its holder release it",
 	"set:script":     "scripts take a key together with its end and let only its holder release it, and there is neither SET NX PX nor what a transaction needs",

@@ -3,12 +3,14 @@ package probe_test
 import (
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/probe"
@@ -33,6 +35,8 @@ func choices(version string) (alone, joining string) {
 		return "tx:guarded", "getset:guarded"
 	case version == "2.4", version == "2.6":
 		return "tx:renamed", "getset:guarded"
+	case version == "8.6", version == "valkey-9.1":
+		return "set:ifeq", "getset:guarded"
 	case version == "noscript":
 		return "set:watch", "getset:guarded"
 	}
@@ -42,7 +46,7 @@ func choices(version string) (alone, joining string) {
 // On every server, with and without fence, what is chosen passes its own check
 // and works.
 func TestChoose(t *testing.T) {
-	for _, v := range append(oldredis.Versions(), oldredis.Profiles()...) {
+	for _, v := range slices.Concat(oldredis.Versions(), oldredis.Profiles(), oldredis.Today()) {
 		s := oldredis.Run(t, v)
 		r := must.Get(probe.Ask(t.Context(), compat.Pooled(s), probe.Options{}))(t)
 		alone, joining := choices(v)
@@ -103,6 +107,41 @@ func sentences(t *testing.T, c probe.Choice) {
 	}
 	if len(c.Risks) == 0 {
 		t.Errorf("%s: no risks", c.Name)
+	}
+}
+
+// Where scripts are refused, the server's own compare-and-set is taken all the same; a server that takes IFEQ for a word without a meaning, or has renamed what deletes, gets another lock.
+func TestChooseToday(t *testing.T) {
+	for _, version := range []string{"8.6", "valkey-9.1"} {
+		for name, test := range map[string]struct {
+			refuse, forbid []string
+			ignores        bool
+			want           string
+		}{
+			"no scripts":           {refuse: []string{"eval", "evalsha"}, want: "set:ifeq"},
+			"scripts forbidden":    {forbid: []string{"eval", "evalsha"}, want: "set:ifeq"},
+			"neither, nor WATCH":   {forbid: []string{"eval", "evalsha", "watch"}, want: "set:ifeq"},
+			"deletions renamed":    {refuse: []string{"delifeq", "delex"}, want: "set:lua"},
+			"the word is ignored":  {ignores: true, want: "set:lua"},
+			"all that and scripts": {refuse: []string{"delifeq", "delex", "eval", "evalsha"}, want: "set:watch"},
+		} {
+			s := must.Get(oldredis.New(version, oldredis.Options{Refuse: test.refuse, Forbid: test.forbid}))(t)
+			net := new(faulty.Network)
+			if test.ignores {
+				net.Expect(func(m faulty.Message) faulty.Fate {
+					if m.Name != "SET" || len(m.Args) < 4 || m.Args[2] != "IFEQ" {
+						return faulty.Fate{}
+					}
+					return faulty.Fate{Serve: func(run func(...any) any) any {
+						return run(slices.Concat([]any{"SET"}, m.Args[:2], m.Args[4:])...)
+					}}
+				})
+			}
+			_, c, err := probe.Find(t.Context(), compat.Pooled(net.Pool(s)), probe.Options{Memory: new(probe.Memory)})
+			if err != nil || c.Name != test.want {
+				t.Errorf("%s, %s: %s, %v; want %s", version, name, c.Name, err, test.want)
+			}
+		}
 	}
 }
 

@@ -13,6 +13,7 @@
 //
 // It chooses by asking each lock whether it is safe there, in the order of locks.Preferred:
 //
+//	set:ifeq         SET NX PX, SET IFEQ, DELIFEQ or DELEX      Redis 8.4, Valkey 9.0
 //	set:lua          SET NX PX, scripts                         Redis 2.6.12
 //	set:watch        SET NX PX, WATCH                           2.6.12 that forbids scripts
 //	tx:renamed       TTLs hold, WATCH, RENAMENX keeps the TTL   2.4

@@ -44,6 +44,7 @@ func abilities(r probe.Report) string {
 var spelled = map[ability.Ability]string{
 	ability.Setnx: "setnx", ability.Getset: "getset", ability.GetsetAndTTL: "clears", ability.SetnxOnTTL: "respects",
 	ability.ExpireAgain: "again", ability.Setex: "setex", ability.Renamenx: "renamenx", ability.Multi: "multi", ability.Lists: "lists",
+	ability.SetIfEq: "ifeq", ability.DelIfEq: "delifeq", ability.DelEx: "delex",
 	ability.Watch: "watch", ability.Milliseconds: "millis", ability.SetNXPX: "nxpx", ability.Scripts: "eval", ability.Time: "time",
 }
 
@@ -55,6 +56,10 @@ var facts = map[string]string{
 	"2.4": "setnx getset clears multi setex lists respects again watch renamenx ping info config",
 	"2.6": "setnx getset clears multi setex lists respects again watch renamenx millis time eval ping info config",
 	"7.0": "setnx getset clears multi setex lists respects again watch renamenx millis time eval nxpx ping info config",
+
+	"valkey-8.1": "setnx getset clears multi setex lists respects again watch renamenx millis time eval nxpx ifeq ping info config",
+	"valkey-9.1": "setnx getset clears multi setex lists respects again watch renamenx millis time eval nxpx ifeq delifeq ping info config",
+	"8.6":        "setnx getset clears multi setex lists respects again watch renamenx millis time eval nxpx ifeq delex ping info config",
 
 	"noscript":  "setnx getset clears multi setex lists respects again watch renamenx millis time nxpx ping info config",
 	"twemproxy": "setnx getset clears setex respects again millis eval closes",
@@ -70,8 +75,15 @@ func factsOf(version string) string {
 	return facts["7.0"]
 }
 
+func kindOf(version string) string {
+	if strings.HasPrefix(version, "valkey") {
+		return "valkey"
+	}
+	return "redis"
+}
+
 func TestProbeVersions(t *testing.T) {
-	for _, v := range append(oldredis.Versions(), oldredis.Profiles()...) {
+	for _, v := range slices.Concat(oldredis.Versions(), oldredis.Profiles(), oldredis.Today()) {
 		t.Run(v, func(t *testing.T) {
 			s := oldredis.Run(t, v)
 			net := new(faulty.Network)
@@ -85,7 +97,7 @@ func TestProbeVersions(t *testing.T) {
 			if !r.Writable {
 				t.Error("Writable is false")
 			}
-			if v != "twemproxy" && (r.Role != "master" || r.Version == "" || r.Kind != "redis") {
+			if v != "twemproxy" && (r.Role != "master" || r.Version == "" || r.Kind != kindOf(v)) {
 				t.Errorf("role %q, version %q, kind %q", r.Role, r.Version, r.Kind)
 			}
 			if v == "twemproxy" && r.Kind != "proxy" {

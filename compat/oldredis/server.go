@@ -41,11 +41,13 @@ type Options struct {
 // number of goroutines; commands run one at a time, as Redis runs them.
 type Server struct {
 	mu   sync.Mutex
-	name string // the version or profile given to New
+	name string // the version or profile that it is
+	born string // that was given to New
 	*quirks
 	commands map[string]*command
 	profile  *profile
 	refuse   map[string]bool
+	refused  []string // Options.Refuse
 	forbid   map[string]bool
 
 	mini   *miniredis.Miniredis // holds the values, but no deadlines
@@ -98,32 +100,17 @@ var start = time.Date(2020, 1, 2, 0, 0, 0, 0, time.UTC)
 
 // New starts a server that behaves like version, one of Versions, Profiles or Today.
 func New(version string, opts Options) (*Server, error) {
-	p := profileOf()[version]
-	column := version
-	if p != nil {
-		column = p.version
-	}
-	m := quirksOf()[column]
-	if m == nil {
-		return nil, fmt.Errorf("oldredis: no version or profile %q: there are %s", version,
-			strings.Join(slices.Concat(versions, Profiles(), today), ", "))
-	}
 	s := &Server{
-		name:     version,
-		quirks:   m,
-		commands: columns()[column],
-		profile:  p,
-		refuse:   lowered(opts.Refuse),
+		born:     version,
+		refused:  opts.Refuse,
 		forbid:   lowered(opts.Forbid),
 		used:     1,
 		clock:    opts.Clock,
 		stepped:  opts.Start,
 		sessions: make(map[int]*session),
 	}
-	if p != nil {
-		for _, name := range p.refuse {
-			s.refuse[name] = true
-		}
+	if err := s.become(version); err != nil {
+		return nil, err
 	}
 	if s.stepped.IsZero() {
 		s.stepped = start
@@ -132,8 +119,36 @@ func New(version string, opts Options) (*Server, error) {
 		return nil, err
 	}
 	s.readClock()
-	s.ticked = s.nano / int64(m.cron)
+	s.ticked = s.nano / int64(s.quirks.cron)
 	return s, nil
+}
+
+// Become has the server go on as another version, with the data that it has: as after a failover to a replica of that
+// version. It keeps connections; [Server.Restart] cuts them. New has the versions that there are.
+func (s *Server) Become(version string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.become(version)
+}
+
+func (s *Server) become(version string) error {
+	p := profileOf()[version]
+	column := version
+	if p != nil {
+		column = p.version
+	}
+	m := quirksOf()[column]
+	if m == nil {
+		return fmt.Errorf("oldredis: no version or profile %q: there are %s", version,
+			strings.Join(slices.Concat(versions, Profiles(), today), ", "))
+	}
+	s.name, s.quirks, s.commands, s.profile, s.refuse = version, m, columns()[column], p, lowered(s.refused)
+	if p != nil {
+		for _, name := range p.refuse {
+			s.refuse[name] = true
+		}
+	}
+	return nil
 }
 
 // openData starts miniredis without a port.
@@ -186,7 +201,7 @@ func Run(t TB, version string) *Server {
 	return s
 }
 
-// Version returns the name that New was given.
+// Version returns the name that New was given, or Become.
 func (s *Server) Version() string { return s.name }
 
 // Close stops the server and cuts all connections.

@@ -17,6 +17,7 @@ import (
 type Snapshot struct {
 	nano    int64
 	full    bool
+	became  string  // the version that the server has become; "": it is the one it began as
 	entries []entry // by database and key
 	scripts map[string]string
 }
@@ -60,6 +61,9 @@ func (s *Server) Snapshot() Snapshot {
 	defer s.mu.Unlock()
 	s.begin()
 	snap := Snapshot{nano: s.nano, full: s.full, scripts: s.scripts}
+	if s.name != s.born {
+		snap.became = s.name
+	}
 	for _, db := range s.spaces[:s.used] {
 		for _, key := range db.data.Keys() {
 			e := entry{db: db.n, key: key, deadline: db.deadlines[key]}
@@ -137,6 +141,9 @@ func (s *Server) Restore(snap Snapshot) {
 		s.offset += time.Duration(snap.nano - s.clock.Now().Add(s.offset).UnixNano())
 	} else {
 		s.stepped = time.Unix(0, snap.nano)
+	}
+	if is := cmp.Or(snap.became, s.born); is != s.name {
+		s.become(is) //nolint:errcheck // a server was one
 	}
 	s.readClock()
 	s.ticked = s.nano / int64(s.quirks.cron)
@@ -261,6 +268,7 @@ func (snap Snapshot) appendContent(b []byte) []byte {
 	if snap.full {
 		b = append(b, '!')
 	}
+	b = append(b, snap.became...)
 	if len(snap.scripts) > 0 {
 		for _, sha := range slices.Sorted(maps.Keys(snap.scripts)) {
 			b = append(append(b, '$'), sha...)

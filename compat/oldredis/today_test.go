@@ -38,3 +38,30 @@ func TestTodayDeadline(t *testing.T) {
 		}
 	}
 }
+
+// A server that becomes another version has that one's commands and its data, and a snapshot knows which it was.
+func TestBecome(t *testing.T) {
+	s := Run(t, "8.6")
+	c := s.Dial()
+	must.Get(c.Do("SET", "k", "A"))(t)
+	before := s.Snapshot()
+	must.Do(t, s.Become("valkey-8.1"))
+	after := s.Snapshot()
+	for _, test := range []struct {
+		snap    Snapshot
+		version string
+		lacks   bool
+	}{{after, "valkey-8.1", true}, {before, "8.6", false}, {after, "valkey-8.1", true}} {
+		s.Restore(test.snap)
+		_, err := c.Do("DELEX", "k", "IFEQ", "B")
+		if held, _ := redis.String(c.Do("GET", "k")); s.Version() != test.version || (err != nil) != test.lacks || held != "A" {
+			t.Errorf("%s: DELEX: %v; it holds %q, and is %s", test.version, err, held, s.Version())
+		}
+	}
+	if before.ContentKey() == after.ContentKey() {
+		t.Error("two versions' snapshots are the same")
+	}
+	if err := s.Become("9.9"); err == nil || s.Version() != "valkey-8.1" {
+		t.Errorf("a version that there is not: %v, %s", err, s.Version())
+	}
+}

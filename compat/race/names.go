@@ -88,7 +88,7 @@ func Invariants() []string { return plan.Invariants() }
 //
 //	tx:classic 2.4 2x1 : C1 C1 +9.898s C2 C1- C1.crash
 //
-// Algorithm, server, clients × attempts, and what is not a default: ttl=5s,
+// Algorithm, server, clients × attempts, and what is not a default: ttl=5s, successor=8.2,
 // skew=0s,3s, key=k, within=20s, check=exclusion, given="SET {key} t=-2s", and the words bare,
 // extend (or extend=2s,20s), handoff, stale-handle, detach, batch, one-conn, keep, poll, wait, downgrade, write
 // and fence.

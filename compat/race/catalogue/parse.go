@@ -170,7 +170,7 @@ func (p *parser) setting(word, rest string) (known bool, err error) {
 		c.Server, err = rest, knownServers(rest)
 	case "servers":
 		p.s.Servers, err = f, knownServers(f...)
-	case "ttl", "within", "extend":
+	case "ttl", "within", "extend", "successor":
 		err = c.Set(word + "=" + rest)
 	case "bare", "fence":
 		err = c.Set(word)
@@ -332,7 +332,7 @@ func (p *parser) end() error {
 }
 
 func knownServers(servers ...string) error {
-	all := append(oldredis.Versions(), oldredis.Profiles()...)
+	all := slices.Concat(oldredis.Versions(), oldredis.Profiles(), oldredis.Today())
 	for _, s := range servers {
 		if !slices.Contains(all, s) {
 			return fmt.Errorf("no server %q: there are %s", s, strings.Join(all, ", "))

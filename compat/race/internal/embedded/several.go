@@ -31,6 +31,14 @@ func TakeDown(s *oldredis.Server, n int) {
 	c.Do("SET", plan.Nth(n)+plan.DownKey, "gone") //nolint:errcheck // a server in memory
 }
 
+// TakesOver has a replica of the server take its place, with the keys that the server has.
+func TakesOver(c *plan.Setup, s *oldredis.Server) {
+	if c.Successor != "" {
+		s.Become(c.Successor) //nolint:errcheck // the Setup has looked at it
+	}
+	s.Restart(oldredis.Keeping)
+}
+
 // Forget removes what one of several servers holds. Its connections are none of
 // those that a client keeps, and go on.
 func Forget(s *oldredis.Server, n int) {

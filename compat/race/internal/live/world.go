@@ -244,7 +244,7 @@ func (w *World) serve(d *Deed, c plan.Choice) error {
 	case plan.Failover:
 		w.restart()
 		w.Server.Restore(w.Before.At(w.Server.Now()))
-		w.Server.Restart(oldredis.Keeping)
+		embedded.TakesOver(w.c, w.Server)
 		w.ghost.Writer = w.ghost.PrevWriter
 		w.writers = maps.Clone(w.wrote)
 		was = w.onKeys()

@@ -28,9 +28,13 @@ type Config struct {
 	// Bare runs the algorithm alone, without compat.Locker.
 	Bare bool
 
-	Server   string // a version or profile of oldredis; default "2.4"
+	Server   string // a version or profile of oldredis, or one of today; default "2.4"
 	Clients  int    // default 2, at most 4
 	Attempts int    // of each client; default 2, at most 9
+
+	// Successor is what takes over after a failover: another version, which counts in milliseconds as Server does. "": one like
+	// Server.
+	Successor string
 
 	TTL  time.Duration   // default 10 s
 	Skew []time.Duration // what each client's clock shows more than the server's

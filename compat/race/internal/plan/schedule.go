@@ -35,6 +35,7 @@ func Line(c Config) string {
 		}
 	}
 	add(c.TTL != 0 && c.TTL != 10*time.Second, "ttl="+c.TTL.String())
+	add(c.Successor != "", "successor="+c.Successor)
 	if len(c.Skew) > 0 {
 		list = append(list, "skew="+durations(c.Skew))
 	}
@@ -140,6 +141,8 @@ func (c *Config) Set(f string) (err error) {
 	switch name {
 	case "ttl":
 		c.TTL, err = time.ParseDuration(value)
+	case "successor":
+		c.Successor = value
 	case "within":
 		c.Within, err = time.ParseDuration(value)
 	case "key":

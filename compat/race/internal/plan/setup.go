@@ -104,7 +104,8 @@ func (c *Setup) wrong() error {
 	if c.Clients < 1 || c.Clients > MaxClients {
 		return fmt.Errorf("race: %d clients, want 1 to %d", c.Clients, MaxClients)
 	}
-	servers, f := append(oldredis.Versions(), oldredis.Profiles()...), &c.Faults
+	servers, f := slices.Concat(oldredis.Versions(), oldredis.Profiles(), oldredis.Today()), &c.Faults
+	counts := servers[slices.Index(servers, "2.6"):] // in milliseconds
 	odd := func(d, atLeast time.Duration) bool { return d < atLeast || d > time.Hour || d%time.Millisecond != 0 }
 	whole := "want whole milliseconds, an hour at most"
 	several := c.New != nil || c.Servers() > 0
@@ -114,6 +115,8 @@ func (c *Setup) wrong() error {
 		{len(c.Skew) > c.Clients, fmt.Sprintf("%d clocks for %d clients", len(c.Skew), c.Clients)},
 		{!slices.Contains(servers, c.Server),
 			fmt.Sprintf("no server %q: there are %s", c.Server, strings.Join(servers, ", "))},
+		{c.Successor != "" && !(slices.Contains(counts, c.Server) && slices.Contains(counts, c.Successor)),
+			fmt.Sprintf("%q can't take over from %q: both count in milliseconds", c.Successor, c.Server)},
 		{c.StaleHandle && !c.Handoff, "a handle gets stale by a hand-off"},
 		{f.LateRequests > 1, fmt.Sprintf("%d requests on their way, want 0 or 1", f.LateRequests)},
 		{f.Refusals > 3, fmt.Sprintf("%d refusals, want 0 to 3", f.Refusals)},

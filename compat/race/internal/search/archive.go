@@ -97,7 +97,7 @@ type shelf struct {
 func (a *Archive) shelf(c *plan.Setup) *shelf {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	name := c.Server + " " + c.Key
+	name := strings.TrimSpace(c.Server+" "+c.Successor) + " " + c.Key
 	s := a.shelves[name]
 	if s == nil {
 		s = &shelf{Archive: a, first: map[string]uint32{}}

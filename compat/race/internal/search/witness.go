@@ -139,7 +139,7 @@ func (w *witness) perform(verb plan.Verb, now, n int32) {
 		}
 		w.s.Restart(oldredis.Empty)
 	case plan.Failover:
-		w.s.Restart(oldredis.Keeping)
+		embedded.TakesOver(w.c, w.s)
 	default:
 		panic(fmt.Sprint("race: no act of the server: ", verb))
 	}

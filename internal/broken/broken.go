@@ -12,6 +12,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -54,6 +55,10 @@ func Locks() []Lock {
 			New: guarded(func(g txlock.Guarded) protocol.Algorithm { return secondConnection{g} })},
 		{Name: "broken/list-release", Says: "releases by list commands, and takes a missing list for an equal value",
 			New: guarded(func(g txlock.Guarded) protocol.Algorithm { return listRelease{g} })},
+		{Name: "broken/older-successor", Says: "extends by SET IFEQ, and takes a server that does not know it for one that has given the lock away",
+			New: func(token func() string, fence bool) protocol.Algorithm {
+				return olderSuccessor{setlock.IfEq{Options: setlock.Options{Fence: fence, Token: token}}}
+			}},
 		{Name: "broken/multi-setnx-expire", Says: "SETNX and EXPIRE in one MULTI, which runs the EXPIRE for the loser too",
 			New: func(token func() string, fence bool) protocol.Algorithm {
 				return setnxExpire{txlock.Classic{Options: txlock.Options{Fence: fence, Token: token}}, token}
@@ -98,6 +103,20 @@ func (listRelease) Release(l protocol.Lease) protocol.Change {
 		}
 		return err
 	})
+}
+
+// olderSuccessor is set/older-successor: after a failover nobody compares, and nothing is lost.
+type olderSuccessor struct{ setlock.IfEq }
+
+func (o olderSuccessor) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
+	next, _, err := o.IfEq.Extend(now, l, ttl, rotate)
+	return next, By(l, func(c *protocol.Conn) error {
+		done, err := c.Do("SET", l.Key, next.Value, "IFEQ", l.Value, "PX", ttl.Milliseconds())
+		if _, refused := err.(redis.Error); refused || err == nil && done == nil {
+			return protocol.ErrLost
+		}
+		return err
+	}), err
 }
 
 // delSetnx is getset/double-takeover: two clients see the same expired value, and

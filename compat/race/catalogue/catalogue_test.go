@@ -73,7 +73,7 @@ const canonical = `
 	any/failover any/restart-forgets any/evicted any/read-from-replica
 	compat/token-read-as-expired compat/ttl-vs-stamp compat/seconds-vs-milliseconds compat/setex-fallback
 	getset/equal-only
-	set/compare-then-del set/extend-adds rw/mutex-outrun rw/bare-mutex rw/expired-reader rw/extend-resurrects rw/compare-then-del rw/skewed-sweep
+	set/compare-then-del set/extend-adds set/older-successor rw/mutex-outrun rw/bare-mutex rw/expired-reader rw/extend-resurrects rw/compare-then-del rw/skewed-sweep
 	rw/starved-writer
 	redlock/restart-forgets`
 
@@ -310,7 +310,11 @@ func TestReplays(t *testing.T) {
 // it on all of them.
 func (s Scenario) happens() []string {
 	var on []string
-	for _, server := range append(oldredis.Versions(), oldredis.Profiles()...) {
+	servers := append(oldredis.Versions(), oldredis.Profiles()...)
+	if slices.Contains(oldredis.Today(), s.Run.Config.Server) { // it is about what they have
+		servers = append(servers, oldredis.Today()...)
+	}
+	for _, server := range servers {
 		if breaks, err := s.breaks(server); err == nil && slices.Equal(breaks, s.Breaking()) {
 			on = append(on, server)
 		}

@@ -145,7 +145,7 @@ func (g tables) faultsIn(list string) (names []string) {
 
 // age is a server's place among all, the oldest first.
 func age(name string) int {
-	return slices.Index(append(oldredis.Versions(), oldredis.Profiles()...), name)
+	return slices.Index(slices.Concat(oldredis.Versions(), oldredis.Profiles(), oldredis.Today()), name)
 }
 
 // way is the index of a shortest way to break an invariant of a lock under a fault; -1: there is none.

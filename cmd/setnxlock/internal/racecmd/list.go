@@ -129,12 +129,12 @@ func span(on []string) string {
 			parts = append(parts, versions[first]+"-"+versions[i])
 		}
 	}
-	for _, p := range oldredis.Profiles() {
+	for _, p := range append(oldredis.Profiles(), oldredis.Today()...) {
 		if slices.Contains(on, p) {
 			parts = append(parts, p)
 		}
 	}
-	if len(on) == len(servers()) {
+	if len(on) == len(versions)+len(oldredis.Profiles()) {
 		return "all"
 	}
 	return strings.Join(parts, ", ")

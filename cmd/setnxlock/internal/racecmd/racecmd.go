@@ -107,7 +107,9 @@ func scenarioNames() []string {
 	return names
 }
 
-func servers() []string { return append(oldredis.Versions(), oldredis.Profiles()...) }
+func servers() []string {
+	return slices.Concat(oldredis.Versions(), oldredis.Profiles(), oldredis.Today())
+}
 
 // chooseServer says what is wrong with a server: none is like the one that is spelt almost so.
 func chooseServer(value string) error {

@@ -139,7 +139,7 @@ func (q Question) answer(ctx context.Context, progress func(Progress)) (any, err
 }
 
 var table = sync.OnceValue(func() Table {
-	t := Table{Servers: append(oldredis.Versions(), oldredis.Profiles()...)}
+	t := Table{Servers: slices.Concat(oldredis.Versions(), oldredis.Profiles(), oldredis.Today())}
 	for _, name := range race.Algorithms(catalogue.Locks()) {
 		lock, _, _ := strings.Cut(name, "/")
 		t.Locks = append(t.Locks, Named{name, race.Describe(name, catalogue.Locks()), strings.Contains(lock, ":")})

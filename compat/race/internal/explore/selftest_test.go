@@ -54,6 +54,7 @@ func TestBrokenLocksAreCaught(t *testing.T) {
 		{plan.Config{Algorithm: "getset:guarded", Bare: true, Attempts: 1, ExtendTo: twice, Faults: plan.Faults{LostReplies: 1, Late: -1}}, "accuracy", 6},
 		{plan.Config{Algorithm: "broken/stale-handle", Attempts: 1, Handoff: true, StaleHandle: true}, "ownership", 7},
 		{plan.Config{Algorithm: "broken/list-release", Ticks: 3, Faults: plan.Faults{Refusals: 1}}, "ownership", 8},
+		{plan.Config{Algorithm: "broken/older-successor", Server: "8.6", Successor: "8.2", Attempts: 1, ExtendTo: twice, Ticks: 1, Faults: plan.Faults{Failover: 1, Late: -1}}, "accuracy", 4},
 		{plan.Config{Algorithm: "broken/second-connection", Attempts: 1, OneConn: true, Extend: true, Faults: plan.Faults{LostReplies: 1}}, "accuracy", 5},
 	} {
 		c.Config.Invariants = []string{c.invariant}

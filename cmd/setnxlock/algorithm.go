@@ -148,7 +148,7 @@ func (a *app) pickAuto(ctx context.Context, n node, key string, fence bool) (can
 		return candidate{}, a.asking(ctx, n, err)
 	}
 	for _, warning := range choice.Warnings {
-		a.say("warning: %s", locks.InCommandWords(warning))
+		a.remind(n, "warning: "+locks.InCommandWords(warning))
 	}
 	for _, risk := range choice.Risks {
 		a.log().Debug("risk", "algorithm", choice.Name, "text", risk)

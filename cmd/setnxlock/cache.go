@@ -20,6 +20,7 @@ import (
 // written or understood is as good as none.
 type cache struct {
 	probe.Memory
+	reminder
 	read sync.Once
 	path string // "": there is nowhere to keep it
 
@@ -36,7 +37,7 @@ func (a *app) remembered() *cache {
 		a.known.path = filepath.Join(dir, "setnxlock", "servers.json")
 		b, err := os.ReadFile(a.known.path)
 		if err == nil {
-			err = json.Unmarshal(b, &a.known.Memory)
+			err = a.known.load(b)
 		}
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			a.log().Debug("what servers answered before can't be read, and is asked again", "file", a.known.path, "error", err)
@@ -45,12 +46,35 @@ func (a *app) remembered() *cache {
 	return a.known
 }
 
+// A cacheFile is the file's form.
+type cacheFile struct {
+	Servers json.RawMessage      `json:"servers"`
+	Said    map[string]time.Time `json:"said,omitempty"`
+}
+
+func (c *cache) load(b []byte) error {
+	var f cacheFile
+	err := json.Unmarshal(b, &f)
+	if err == nil && f.Servers != nil {
+		err = json.Unmarshal(f.Servers, &c.Memory)
+	}
+	c.said = f.Said
+	return err
+}
+
 // save writes the file anew.
 func (c *cache) save() error {
-	if c.path == "" || !c.Changed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.path == "" || !c.Changed() && !c.fresh {
 		return nil
 	}
-	b, err := json.Marshal(&c.Memory)
+	c.fresh = false
+	servers, err := json.Marshal(&c.Memory)
+	if err != nil {
+		return err
+	}
+	b, err := json.Marshal(cacheFile{servers, c.said})
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(c.path), 0o700)
 	}

@@ -1,9 +1,8 @@
 package main
 
 import (
-	"slices"
+	"fmt"
 	"strings"
-	"sync"
 
 	"github.com/setnxlock/setnxlock/compat/locks"
 )
@@ -29,23 +28,12 @@ func dangers(name string, drops eviction) (list []string) {
 	return list
 }
 
-// A caution warns of dangers, of each once. Nil warns of none.
-type caution struct {
-	say  func(format string, args ...any)
-	mu   sync.Mutex
-	said []string
-}
-
-func (c *caution) warn(n node, list []string) {
-	if c == nil {
+// warn says the dangers of a lock on a server, where run is to be cautious.
+func (a *app) warn(n node, list []string) {
+	if !a.cautious {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	for _, why := range list {
-		if text := n.name + ": " + why; !slices.Contains(c.said, text) {
-			c.said = append(c.said, text)
-			c.say("UNSAFE on %s", text)
-		}
+		a.remind(n, fmt.Sprintf("UNSAFE on %s: %s", n.name, why))
 	}
 }

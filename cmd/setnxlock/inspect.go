@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/duration"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
@@ -69,7 +70,7 @@ func (a *app) inspectCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON; one object a line with --watch")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on, and print a line for each change, until it is interrupted")
-	cmd.Flags().DurationVar(&every, "interval", 500*time.Millisecond, "how often --watch looks")
+	duration.Var(cmd.Flags(), &every, "interval", 500*time.Millisecond, "how often --watch looks")
 	return cmd
 }
 

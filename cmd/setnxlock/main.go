@@ -40,9 +40,10 @@ func execute(args []string, in, out, errs *os.File) int {
 type app struct {
 	in, out, errs *os.File
 	options
-	known   *cache   // what servers answered: see remembered
-	owner   owner    // of the locks that this command takes
-	caution *caution // run's; nil: nobody is warned
+	known    *cache // what servers answered: see remembered
+	owner    owner  // of the locks that this command takes
+	cautious bool   // dangers are said
+	quiet    bool   // what went wrong is said, and nothing else
 
 	observer compat.Observer // of the locks; run's metrics
 }

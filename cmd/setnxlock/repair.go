@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/duration"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
@@ -86,7 +87,7 @@ func (a *app) repairCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&f.match, "match", "", "look at keys that match `PATTERN`; --prefix is put before it")
-	cmd.Flags().DurationVar(&f.lease, "lease", time.Minute, "the longest that any client takes a lock for; how long each key is watched")
+	duration.Var(cmd.Flags(), &f.lease, "lease", time.Minute, "the longest that any client takes a lock for; how long each key is watched")
 	cmd.Flags().BoolVarP(&f.dryRun, "dry-run", "n", false, "watch, print the plan, and change nothing")
 	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "don't ask")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print JSON; without --yes nothing is changed")

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/duration"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/racecmd"
 	"github.com/setnxlock/setnxlock/compat"
@@ -96,7 +97,7 @@ func (a *app) rootCommand() *cobra.Command {
 	f.StringVar(&a.dialect, "dialect", "",
 		"how the clients that share the keys write their locks, the same for all of them: `NAME` is seconds, float, millis or nanos, for a getset lock, or a client in the field, redis-py-2.9, jedis-lock, redis-mutex, ...; setnxlock survey names those it finds")
 	f.StringVar(&a.prefix, "prefix", "", "`TEXT` that is put before the key")
-	f.DurationVar(&a.timeout, "timeout", defaultTimeout,
+	duration.Var(f, &a.timeout, "timeout", defaultTimeout,
 		"how long connecting, from its beginning to the server's first answer, and each request after that may take; unless it is given, a step on one server of a quorum (--algorithm redlock) may take "+redlock.DefaultTimeout.String())
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "log what happens to the lock, on stderr")
 	f.Lookup("redis").DefValue = defaultRedis // one from the environment may hold a password

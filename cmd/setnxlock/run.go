@@ -16,6 +16,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/duration"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat"
@@ -100,6 +101,8 @@ type runFlags struct {
 	handle     compat.Handle // what adopt says
 	detach     bool
 	unsafe     bool
+	shared     bool
+	quiet      bool
 	metrics    string // a file
 
 	keepPassword   bool
@@ -124,18 +127,24 @@ func (a *app) runCommand() *cobra.Command {
 		},
 		Args: func(cmd *cobra.Command, args []string) error { return runArgs(cmd, args, f.adopt != "") },
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.valid(cmd); err != nil {
+			err := f.valid(cmd)
+			if err == nil && f.shared {
+				err = a.flags.Set("algorithm", "rw:read") // so that hints have it
+			}
+			if err != nil {
 				return exit.Usage(cmd, err)
 			}
 			dash := cmd.ArgsLenAtDash()
 			return a.measured(args[:dash], f, func() error { return a.run(args[:dash], args[dash:], f) })
 		},
 	}
-	cmd.Flags().DurationVar(&f.ttl, "ttl", 30*time.Second, "the lease: how long the lock lasts when it is not renewed; it is renewed at a third of this")
+	duration.Var(cmd.Flags(), &f.ttl, "ttl", 30*time.Second, "the lease: how long the lock lasts when it is not renewed; it is renewed at a third of this")
 	cmd.Flags().Var(&f.wait, "wait", "wait this long for the lock, and for a server that is not there or not ready; 0 tries once. If it is not given, the lock is waited for and the server is not")
 	cmd.Flags().BoolVar(&f.try, "try", false, "try once: --wait 0")
-	cmd.Flags().DurationVar(&f.grace, "grace", 5*time.Second, "from SIGTERM to SIGKILL when the lock is lost")
-	cmd.Flags().IntVar(&f.busyStatus, "busy-status", statusBusy, "exit with `STATUS` when the lock was not obtained in time")
+	duration.Var(cmd.Flags(), &f.grace, "grace", 5*time.Second, "from SIGTERM to SIGKILL when the lock is lost")
+	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "say only what went wrong: no waiting, no warnings, not that the lock is held")
+	cmd.Flags().BoolVar(&f.shared, "shared", false, "share KEY with other --shared runs: --algorithm rw:read; who writes takes rw:write")
+	cmd.Flags().IntVar(&f.busyStatus, "busy-status", statusBusy, "exit with `STATUS` when the lock was not obtained in time; with 0, in silence")
 	cmd.Flags().BoolVar(&f.noFence, "no-fence", false, "don't draw a fence: it costs a counter beside the key that stays")
 	cmd.Flags().StringVar(&f.adopt, "adopt", "", "go on with the lock that another process has detached, by its `HANDLE`, instead of taking it; KEY is left out")
 	cmd.Flags().BoolVar(&f.detach, "detach", false, "when COMMAND has succeeded, leave the lock held; a process that adopts $SETNXLOCK_HANDLE within the TTL goes on with it")
@@ -174,6 +183,10 @@ func (f *runFlags) valid(cmd *cobra.Command) error {
 		return fmt.Errorf("a --busy-status of %d: a status is between 0 and 255", f.busyStatus)
 	case f.try && cmd.Flags().Changed("wait") && f.wait != 0:
 		return errors.New("--try and --wait exclude each other")
+	case f.shared && cmd.Flags().Changed("algorithm"):
+		return errors.New("--shared and --algorithm exclude each other")
+	case f.quiet && cmd.Flags().Changed("verbose"):
+		return errors.New("--quiet and --verbose exclude each other")
 	}
 	if f.try {
 		f.wait = 0
@@ -193,9 +206,7 @@ func (a *app) run(keys []string, command []string, f runFlags) error {
 	if err != nil {
 		return err // before anybody waits for a command that can't run
 	}
-	if !f.unsafe {
-		a.caution = &caution{say: a.say}
-	}
+	a.cautious, a.quiet = !f.unsafe, f.quiet
 	signals := catch()
 	a.owner.runs(command[0])
 	a.observer = both(a.observer, (&outages{say: a.say}).observe)
@@ -317,7 +328,8 @@ func (a *app) reach(ctx context.Context, keys []string, f runFlags) (*held, erro
 			why := a.explain(err)
 			return nil, exit.Because(why.Status, fmt.Errorf("%w; tried for %v", why.Err, time.Duration(f.wait)), why.Hint)
 		}
-		line.says("%s", sentence(a.explain(err)))
+		why := "waiting for the server: " + sentence(a.explain(err))
+		line.says(func(int) string { return why })
 		a.log().Info("waiting for the server", "error", err)
 		pause(waiting, tries)
 	}
@@ -471,9 +483,9 @@ func (w *wait) Set(s string) error {
 		*w = forever
 		return nil
 	}
-	d, err := time.ParseDuration(s)
+	d, err := duration.Parse(s)
 	if err != nil || d < 0 {
-		return errors.New(`a duration such as 90s or 5m, 0, or "forever"`)
+		return errors.New(`a duration such as 90, 90s or 5m, 0, or "forever"`)
 	}
 	*w = wait(d)
 	return nil

@@ -156,7 +156,7 @@ func (a *app) lockOn(ctx context.Context, n node, cluster bool, keys []string, f
 	if err != nil {
 		return nil, err
 	}
-	a.caution.warn(n, dangers(c.name, c.drops))
+	a.warn(n, dangers(c.name, c.drops))
 	if len(keys) == 1 {
 		return compat.NewBackend(n.source, c.Algorithm), nil
 	}
@@ -247,6 +247,8 @@ func (a *app) busy(ctx context.Context, t *target, f runFlags) error {
 	switch {
 	case errors.Is(err, compat.ErrForeign), err != nil && passes(err):
 		return err
+	case f.quiet || f.busyStatus == 0:
+		return &exit.Failure{Status: f.busyStatus}
 	case err == nil && refusal != "":
 		text = refusal
 	case err == nil && verdict.Together(t.key, all).Status == compat.StatusFree:

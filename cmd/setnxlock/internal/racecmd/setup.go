@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/duration"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/workbench"
@@ -28,7 +29,7 @@ func (s *setup) flags(cmd *cobra.Command) {
 	f.StringVar(&s.Server, "server", "2.4", "the `VERSION` of Redis, or a proxy")
 	f.IntVar(&s.Clients, "clients", 2, "how many clients, `1-4`")
 	f.IntVar(&s.Attempts, "attempts", 2, "how often each takes the lock, `1-9`")
-	f.DurationVar(&s.TTL, "ttl", 10*time.Second, "the lease")
+	duration.Var(f, &s.TTL, "ttl", 10*time.Second, "the lease")
 	f.DurationSliceVar(&s.Skew, "skew", nil, "what the clients' clocks show more than the server's: `0,3s` is client 2 three seconds fast")
 	f.StringArrayVar(&s.Given, "given", nil, "a `COMMAND` that the server has run before: 'SET {key} t=-2s'; may be repeated")
 	f.StringSliceVar(&s.holders, "holders", nil, "what clients do beyond taking and releasing: `WHAT` is extend, extend-shorter (to a fifth of the lease), extend-longer (to twice the lease), handoff (to the next in their process), stale-handle (somebody tries to release by a handle from before the hand-off), detach (and adopt the handle), batch (a second lock, renewed in the same write), signal (releases wake a waiter), one-conn (no second connection), poll (look before each attempt), wait (what was refused is asked for again, by one that waits), downgrade (writers go on as readers), write (to a storage that accepts no older fence), fence (draw one)")

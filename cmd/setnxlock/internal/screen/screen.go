@@ -98,12 +98,22 @@ func (s Screen) Line(first, every time.Duration, line func(n int, took time.Dura
 				return
 			}
 			if text := line(n, time.Since(began)); text != "" {
-				io.WriteString(s.W, "\r"+text+"\x1b[K") //nolint:errcheck // likewise
+				io.WriteString(s.W, over(text)) //nolint:errcheck // likewise
 				drawn = true
 			}
 		}
 	}()
 	return func() { close(end); <-ended }
+}
+
+// over is a line in place of the one before. The rest of that is erased before the last character is
+// written, which may stand in the last column: behind it the cursor is still on it.
+func over(text string) string {
+	_, n := utf8.DecodeLastRuneInString(text)
+	if strings.Contains(text, "\x1b") { // colours: no character may be parted from its escape
+		n = 0
+	}
+	return "\r" + text[:len(text)-n] + "\x1b[K" + text[len(text)-n:]
 }
 
 // progress is a bar, or a count alone if nobody knows how far there is to go.

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"maps"
+	"sync"
+	"time"
+)
+
+// reminded is how long what does not change from run to run is not said again: cron sends a mail for each.
+const reminded = 24 * time.Hour
+
+// A reminder knows what was said, and when. It stands in the file of what servers answered; where that
+// can't be kept, all is said each time.
+type reminder struct {
+	mu    sync.Mutex
+	said  map[string]time.Time
+	fresh bool // there is something that is not in the file
+}
+
+// due reports whether a text is to be said now, and remembers that it was.
+func (r *reminder) due(text string, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.said, func(_ string, at time.Time) bool { return at.After(now) || now.Sub(at) >= reminded })
+	if _, ok := r.said[text]; ok {
+		return false
+	}
+	if r.said == nil {
+		r.said = map[string]time.Time{}
+	}
+	r.said[text], r.fresh = now, true
+	return true
+}
+
+// remind says what is so on each run at this server, as doctor does too: once a day, or with -v.
+func (a *app) remind(n node, text string) {
+	if a.quiet {
+		return
+	}
+	if due := a.remembered().due(n.name+": "+text, time.Now()); due || a.verbose {
+		a.say("%s", text)
+		a.keep()
+	}
+}

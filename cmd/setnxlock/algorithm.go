@@ -8,7 +8,6 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
-	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/probe"
 	"github.com/setnxlock/setnxlock/compat/protocol"
@@ -45,6 +44,9 @@ func candidates(name string, d getsetlock.Dialect, fence bool, owner string) ([]
 			}
 		case l.New != nil && l.Instead == "":
 			for _, o := range l.Fallbacks(locks.Options{Fence: fence, Millis: true, ServerClock: true, Dialect: d, Owner: owner}) {
+				if o.Fence != fence {
+					continue // whoever asks for a fence gets one, or no lock
+				}
 				c := candidate{name: l.Name, Algorithm: l.New(o)}
 				if l.Several != nil {
 					c.several = l.Several(o)
@@ -140,10 +142,6 @@ func (a *app) pickAuto(ctx context.Context, n node, key string, fence bool) (can
 	}
 	defer a.keep()
 	r, choice, err := probe.Find(ctx, n.source, o)
-	if o.Fence && r.Writable && !r.Can(ability.Multi) && errors.Is(err, protocol.ErrUnsafeServer) {
-		o.Fence = false
-		r, choice, err = probe.Find(ctx, n.source, o)
-	}
 	if err != nil {
 		return candidate{}, a.asking(ctx, n, err)
 	}
@@ -157,6 +155,9 @@ func (a *app) pickAuto(ctx context.Context, n node, key string, fence bool) (can
 	c.drops = evictionOf(r)
 	if r.Remembered() {
 		c.Algorithm = &sure{c.Algorithm, a, r}
+		a.known.mu.Lock()
+		a.known.believed = append(a.known.believed, r)
+		a.known.mu.Unlock()
 	}
 	return c, nil
 }
@@ -197,10 +198,10 @@ func choiceOf(c probe.Choice) candidate {
 	return candidate{name: c.Name, Algorithm: c.Algorithm, several: c.Several}
 }
 
-// chooseFor is auto's choice: with a fence if the server can give one, and a
-// timestamp lock if a dialect was named, since keys are shared with its fleet then.
-func (a *app) chooseFor(ctx context.Context, n node, r probe.Report, fence bool) (probe.Choice, error) {
-	o, err := a.autoOptions(n, a.prefix, fence && r.Can(ability.Multi))
+// chooseFor is auto's choice: a timestamp lock if a dialect was named, since keys are shared with its
+// fleet then.
+func (a *app) chooseFor(ctx context.Context, n node, r probe.Report) (probe.Choice, error) {
+	o, err := a.autoOptions(n, a.prefix, false)
 	if err != nil {
 		return probe.Choice{}, err
 	}

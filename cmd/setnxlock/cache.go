@@ -24,6 +24,8 @@ type cache struct {
 	read sync.Once
 	path string // "": there is nowhere to keep it
 
+	believed []probe.Report // what was not asked again, for the lock in use
+
 	contradicted atomic.Bool // a server refused what it was remembered to allow
 }
 
@@ -82,6 +84,18 @@ func (c *cache) save() error {
 		err = textfile.Replace(c.path, b, 0o600)
 	}
 	return err
+}
+
+// contradict forgets what was believed of the servers of the lock in use: they refused to extend or to
+// release it. A lock that is taken by one plain command shows only then what it may do.
+func (a *app) contradict() {
+	a.known.mu.Lock()
+	believed := a.known.believed
+	a.known.mu.Unlock()
+	for _, r := range believed {
+		a.known.Forget(r)
+	}
+	a.keep()
 }
 
 // keep saves what has been learnt.

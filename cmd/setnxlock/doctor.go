@@ -332,8 +332,8 @@ func yes(ok bool) string {
 
 // recommend fills in the algorithm, and what makes it unsafe here.
 func (a *app) recommend(ctx context.Context, d *diagnosis, n node, r probe.Report) error {
-	choice, err := a.chooseFor(ctx, n, r, true)
-	fleet, _ := a.fleet(true) // its error is pick's, too
+	choice, err := a.chooseFor(ctx, n, r)
+	fleet, _ := a.fleet(false) // its error is pick's, too
 	if err == nil && (len(fleet) > 0 || a.algorithm != "auto" && a.algorithm != "redlock") {
 		err = a.judge(ctx, n, r, &choice)
 	}
@@ -347,14 +347,14 @@ func (a *app) recommend(ctx context.Context, d *diagnosis, n node, r probe.Repor
 
 // judge replaces the best algorithm by the one that was asked for.
 func (a *app) judge(ctx context.Context, n node, r probe.Report, best *probe.Choice) error {
-	c, err := a.pick(ctx, n, a.prefix+"doctor", true)
+	c, err := a.pick(ctx, n, a.prefix+"doctor", false)
 	if err != nil || c.name == best.Name {
 		return err
 	}
 	why := "it was asked for, and what it needs is there; the safest here is " + best.Name
 	best.Risks = nil
 	if d, err := a.dialectValue(); err == nil && strings.HasPrefix(c.name, "getset:") {
-		if timestamps, err := probe.Choose(ctx, n.source, r, probe.Options{Fence: r.Can(ability.Multi), Dialect: d, Prefix: a.prefix, Timeout: a.timeout}); err == nil {
+		if timestamps, err := probe.Choose(ctx, n.source, r, probe.Options{Dialect: d, Prefix: a.prefix, Timeout: a.timeout}); err == nil {
 			best.Risks = timestamps.Risks
 		}
 	}

@@ -25,7 +25,8 @@ func TestJSONPage(t *testing.T) {
 	put(t, address,
 		onKey{"resque:lock:a", "1700000000", 0}, onKey{"resque:lock:b", "hello", 0}, onKey{"mix.a", someHex, 100}, onKey{"mix.b", "1700000000", 0},
 		onKey{"lock:\xff", "\x04web1\x06report\x04main\x00\x00\x01\xa1\xfc\x90\xea\x6a", 100}, onKey{"lock:bytes", "\x3e\x2b\x01\x6b\x00\x00\x00\x00", 0},
-		onKey{"lock:both", "1795238718:4711", 0})
+		onKey{"lock:both", "1795238718:4711", 0}, onKey{"job:fence:{job}", "17", 0}, onKey{"\xff:fence:{\xff}", "17", 0})
+	put(t, other, onKey{"job:fence:{job}", "17", 0})
 	for _, args := range [][]string{{"own"}, {"--algorithm", "rw:read", "read"}, {"a", "b"}} {
 		if out, status := command(t, address, slices.Concat([]string{"run", "--detach", "--ttl", "10m"}, args, []string{"--", "true"})...); status != 0 {
 			t.Fatalf("%q: %d, %s", args, status, out)
@@ -42,6 +43,8 @@ func TestJSONPage(t *testing.T) {
 		{"inspect", address, []string{"inspect", "--json", "lock:\xff"}},
 		{"inspect", address, []string{"inspect", "--json", "a", "b"}},
 		{"inspect", quorum, []string{"inspect", "--json", "--algorithm", "redlock", "--timeout", "1m", "own"}},
+		{"fences", address, []string{"fences", "--json"}},
+		{"fences", other, []string{"fences", "--json"}},
 		{"survey", address, []string{"survey", "--json"}},
 		{"survey", address, []string{"survey", "--json", "--match", "nothing"}},
 		{"survey", address, []string{"survey", "--json", "--all"}},

@@ -43,6 +43,7 @@ type app struct {
 	known    *cache // what servers answered: see remembered
 	owner    owner  // of the locks that this command takes
 	cautious bool   // dangers are said
+	fence    bool   // is drawn with each lock
 	quiet    bool   // what went wrong is said, and nothing else
 
 	observer compat.Observer // of the locks; run's metrics

@@ -143,6 +143,7 @@ func TestScripts(t *testing.T) {
 			"do":     scriptDo,
 			"exits":  scriptExits,
 			"json":   scriptJSON,
+			"aged":   scriptAged,
 			"pages":  scriptPages,
 
 			"commands": scriptCommands,

@@ -63,6 +63,9 @@ func (a *app) rootCommand() *cobra.Command {
 		Example:       rootExamples,
 		SilenceErrors: true,
 		SilenceUsage:  true,
+
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd) },
+
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asked {
 				_, err := fmt.Fprintln(a.out, "setnxlock", version())
@@ -107,7 +110,7 @@ func (a *app) rootCommand() *cobra.Command {
 		exit.Complete(root, name, nil)
 	}
 
-	root.AddCommand(a.runCommand(), a.inspectCommand(), a.surveyCommand(), a.releaseCommand(), a.repairCommand(), a.doctorCommand(), a.migrateCommand(), a.demoCommand(), racecmd.Command(a.in, a.out, a.errs), a.versionCommand(), a.manCommand())
+	root.AddCommand(a.runCommand(), a.inspectCommand(), a.surveyCommand(), a.fencesCommand(), a.releaseCommand(), a.repairCommand(), a.doctorCommand(), a.migrateCommand(), a.demoCommand(), racecmd.Command(a.in, a.out, a.errs), a.versionCommand(), a.manCommand())
 	exit.Fit(root)
 	return root
 }

@@ -44,9 +44,9 @@ COMMAND finds in its environment
                    lock as long as COMMAND runs; if it is not text, the handle
   SETNXLOCK_HANDLE both in one word, for setnxlock release --token, for
                    setnxlock run --adopt, and for a Go program's AdoptHandle
-  SETNXLOCK_FENCE  a number that grows with every acquisition of the key: the
-                   storage that COMMAND writes to should refuse a smaller one.
-                   Empty with --no-fence and where the server has no MULTI.
+  SETNXLOCK_FENCE  with --fence: a number that grows with every acquisition of the
+                   key: the storage that COMMAND writes to should refuse a smaller
+                   one. Otherwise it is not set; ${SETNXLOCK_FENCE:?} says so.
 
 A lease can be lost: if the server forgets it or can't be reached for a whole TTL,
 or if a client removes the key. COMMAND's group then gets SIGTERM, and
@@ -88,7 +88,7 @@ const runExamples = `  setnxlock run nightly-report -- ./report.sh --year 2012
   setnxlock run accounts:1 accounts:2 -- ./transfer.sh
   setnxlock run --detach deploy -- sh -c 'ssh host2 at-job "$SETNXLOCK_HANDLE"'
   setnxlock run --adopt "$SETNXLOCK_HANDLE" -- ./second-half.sh
-  setnxlock run deploy -- sh -c 'psql -v fence="$SETNXLOCK_FENCE" -f deploy.sql'`
+  setnxlock run --fence deploy -- sh -c 'psql -v fence="${SETNXLOCK_FENCE:?}" -f deploy.sql'`
 
 type runFlags struct {
 	ttl        time.Duration
@@ -96,7 +96,7 @@ type runFlags struct {
 	try        bool
 	grace      time.Duration
 	busyStatus int
-	noFence    bool
+	fence      bool
 	adopt      string
 	handle     compat.Handle // what adopt says
 	detach     bool
@@ -145,7 +145,8 @@ func (a *app) runCommand() *cobra.Command {
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "say only what went wrong: no waiting, no warnings, not that the lock is held")
 	cmd.Flags().BoolVar(&f.shared, "shared", false, "share KEY with other --shared runs: --algorithm rw:read; who writes takes rw:write")
 	cmd.Flags().IntVar(&f.busyStatus, "busy-status", statusBusy, "exit with `STATUS` when the lock was not obtained in time; with 0, in silence")
-	cmd.Flags().BoolVar(&f.noFence, "no-fence", false, "don't draw a fence: it costs a counter beside the key that stays")
+	cmd.Flags().BoolVar(&f.fence, "fence", false, "draw a fence, from a counter that stays (setnxlock fences), or don't run")
+	variableOf(cmd.Flags(), "fence", "SETNXLOCK_FENCES")
 	cmd.Flags().StringVar(&f.adopt, "adopt", "", "go on with the lock that another process has detached, by its `HANDLE`, instead of taking it; KEY is left out")
 	cmd.Flags().BoolVar(&f.detach, "detach", false, "when COMMAND has succeeded, leave the lock held; a process that adopts $SETNXLOCK_HANDLE within the TTL goes on with it")
 	cmd.Flags().StringVar(&f.metrics, "metrics-file", "", "add what happened to the metrics in `FILE`, for node_exporter's textfile collector")
@@ -187,6 +188,8 @@ func (f *runFlags) valid(cmd *cobra.Command) error {
 		return errors.New("--shared and --algorithm exclude each other")
 	case f.quiet && cmd.Flags().Changed("verbose"):
 		return errors.New("--quiet and --verbose exclude each other")
+	case f.fence && cmd.Flag("algorithm").Value.String() == "redlock":
+		return errors.New("--fence: a majority of servers (redlock) can't count")
 	}
 	if f.try {
 		f.wait = 0
@@ -206,7 +209,7 @@ func (a *app) run(keys []string, command []string, f runFlags) error {
 	if err != nil {
 		return err // before anybody waits for a command that can't run
 	}
-	a.cautious, a.quiet = !f.unsafe, f.quiet
+	a.cautious, a.quiet, a.fence = !f.unsafe, f.quiet, f.fence
 	signals := catch()
 	a.owner.runs(command[0])
 	a.observer = both(a.observer, (&outages{say: a.say}).observe)
@@ -218,6 +221,10 @@ func (a *app) run(keys []string, command []string, f runFlags) error {
 	defer held.at.Close()
 
 	lock := held.Lock
+	if f.fence && lock.Fence() == 0 {
+		a.release(held, signals) //nolint:errcheck // it has said so itself
+		return exit.Because(statusUnavailable, fmt.Errorf("this lock on %q draws no fence", lock.Key()), a.unsafeHint())
+	}
 	child, err := start(path, command, environment(held, f.keepPassword), a.in, a.out, a.errs)
 	if err != nil {
 		a.release(held, signals) //nolint:errcheck // it has said so itself
@@ -340,7 +347,7 @@ func (a *app) waitFor(ctx, waiting context.Context, p *deployment, keys []string
 	if f.adopt != "" {
 		return a.adopt(waiting, p, f, o)
 	}
-	t, err := a.target(waiting, p, keys, !f.noFence, o)
+	t, err := a.target(waiting, p, keys, f.fence, o)
 	if err != nil {
 		return nil, err
 	}
@@ -365,7 +372,7 @@ func (a *app) waitFor(ctx, waiting context.Context, p *deployment, keys []string
 
 // adopt goes on with a lock that another process has detached.
 func (a *app) adopt(ctx context.Context, p *deployment, f runFlags, o compat.Options) (*held, error) {
-	t, err := a.named(ctx, p, f.handle.Key, !f.noFence, o)
+	t, err := a.named(ctx, p, f.handle.Key, f.fence, o)
 	if err != nil {
 		return nil, err
 	}
@@ -419,20 +426,19 @@ func (a *app) lostBelow(h *held, err error) error {
 
 // environment is the child's: ours without our password, and what it is told of the lock.
 func environment(lock *held, keepPassword bool) []string {
-	fence := ""
-	if n := lock.Fence(); n > 0 {
-		fence = strconv.FormatInt(n, 10)
-	}
-	env := os.Environ()
-	if !keepPassword {
-		env = slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, passwordVariable+"=") })
-	}
-	return append(env,
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return name == passwordVariable && !keepPassword || name == "SETNXLOCK_FENCE" // of a run around this one
+	})
+	env = append(env,
 		"SETNXLOCK_KEY="+lock.target.keys[0],
 		"SETNXLOCK_KEYS="+strings.Join(lock.target.keys, "\n"),
 		"SETNXLOCK_TOKEN="+tokenText(lock.Handle()),
-		"SETNXLOCK_HANDLE="+lock.Handle().String(),
-		"SETNXLOCK_FENCE="+fence)
+		"SETNXLOCK_HANDLE="+lock.Handle().String())
+	if n := lock.Fence(); n > 0 {
+		env = append(env, "SETNXLOCK_FENCE="+strconv.FormatInt(n, 10))
+	}
+	return env
 }
 
 // tokenText is a token as an environment and a terminal can carry it. Some clients write bytes (a
@@ -452,6 +458,9 @@ func (a *app) release(h *held, signals *signals) error {
 	defer stop()
 
 	err := h.Release(ctx)
+	if err != nil {
+		a.contradict()
+	}
 	switch {
 	case err == nil:
 	case errors.Is(err, compat.ErrLost):

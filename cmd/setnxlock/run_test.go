@@ -355,7 +355,7 @@ func TestEightShells(t *testing.T) {
 			for range shells {
 				group.Go(func() {
 					for range rounds {
-						cmd := exec.Command("setnxlock", "run", "--unsafe", "--algorithm", algorithm, "--ttl", "1m",
+						cmd := exec.Command("setnxlock", "run", "-q", "--unsafe", "--algorithm", algorithm, "--ttl", "1m",
 							"counter", "--", "addone", file)
 						cmd.Env = append(os.Environ(), "SETNXLOCK_REDIS="+address)
 						if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {

@@ -69,6 +69,9 @@ const passwordHint = "give the password: --password-file FILE, SETNXLOCK_PASSWOR
 
 // unsafeHint is for a lock that can't be had on a server.
 func (a *app) unsafeHint() string {
+	if a.fence {
+		return "without --fence it may have one"
+	}
 	hint := "to see what the server can do: "
 	if a.algorithm != "auto" {
 		hint = "--algorithm auto chooses one that is safe; " + hint

@@ -1,0 +1,291 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
+	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/spf13/cobra"
+)
+
+const fencesHelp = `Lists the counters that fences were drawn from (setnxlock run --fence), and when each
+was last used, as far as the server knows: not before 2.2, nor where it evicts by LFU.
+With KEYs, those of these locks.
+
+A counter has no TTL and is never removed by itself: before 2.2 an INCR deletes a
+key that has a TTL, later servers may evict such a key, and a storage that has
+seen 900 refuses 1 for ever. So a lock whose name has a date in it leaves one each
+day. --remove removes those of the KEYs that are named, after it has shown their
+numbers and asked: the next fence of such a lock is 1.`
+
+const fencesExamples = `  setnxlock fences
+  setnxlock fences --remove nightly-2026-11-01 nightly-2026-11-02`
+
+func (a *app) fencesCommand() *cobra.Command {
+	var remove, yes, asJSON bool
+	cmd := &cobra.Command{
+		Use:         "fences [KEY...]",
+		Short:       "List the counters of fences, or remove some",
+		Long:        fencesHelp,
+		Example:     fencesExamples,
+		Annotations: map[string]string{"status": "  0      The counters were listed or removed; also if there is none.\n  1      --remove was answered with no.\n" + statusHelp + "\n  76     A fence was drawn since its counter was shown: that one is still there."},
+		Args:        cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case remove && len(args) == 0:
+				return exit.Usage(cmd, errors.New("fences --remove needs a KEY"))
+			case remove && asJSON:
+				return exit.Usage(cmd, errors.New("--json lists, and --remove asks"))
+			}
+			return a.fences(context.Background(), args, fencesDo{remove, yes, asJSON})
+		},
+	}
+	cmd.Flags().BoolVar(&remove, "remove", false, "remove the counters of these KEYs, after asking")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// fencesDo is what is done with counters.
+type fencesDo struct{ remove, yes, asJSON bool }
+
+// A counter is what fences of a lock are drawn from.
+type counter struct {
+	key, name string        // the lock's, and the counter's own
+	idle      time.Duration // since it was last used; -1: the server doesn't say
+	number    string        // the last one, if it was looked at
+}
+
+func (a *app) fences(ctx context.Context, keys []string, do fencesDo) error {
+	if len(a.redis.list) > 1 || a.cluster {
+		return exit.Because(exit.Wrong, errors.New("fences are of one server"), "give the address of one; of a cluster, of one master after the other")
+	}
+	p, c, err := a.session(ctx)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	defer c.Close()
+	all, err := a.counters(c, keys, do.yes)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(all, func(x, y counter) int { return cmp.Or(cmp.Compare(y.idle, x.idle), cmp.Compare(x.key, y.key)) })
+	switch {
+	case do.remove:
+		return a.removeCounters(c, all, do.yes)
+	case do.asJSON:
+		return a.printJSON(countersJSON(p.one().name, all))
+	}
+	return a.printCounters(all)
+}
+
+// counters are those of the locks named, or all that there are.
+func (a *app) counters(c redis.Conn, keys []string, yes bool) (all []counter, err error) {
+	if len(keys) == 0 {
+		told := map[string]bool{} // SCAN may tell a key twice
+		err = a.eachKeys(c, "*:fence*", yes, &verdict.Server{}, func(names []string) error {
+			for _, name := range names {
+				if key, kind := verdict.Beside(name); kind == "fence" && !told[name] {
+					told[name] = true
+					all = append(all, counter{key: key, name: name})
+				}
+			}
+			return nil
+		})
+	}
+	for _, k := range keys {
+		key, err := a.onServer(k)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, counter{key: key, name: protocol.Aux(key, "fence")})
+	}
+	if err == nil {
+		err = ages(c, all)
+	}
+	if len(keys) > 0 { // a name need not have one
+		all = slices.DeleteFunc(all, func(c counter) bool { return c.idle == absent })
+	}
+	return all, err
+}
+
+const (
+	unknown = -time.Second // idle, where the server doesn't tell
+	absent  = -time.Hour   // idle of a counter that there is none of
+)
+
+// ages asks how long nobody has used each counter, without using it: to read it would be that.
+func ages(c redis.Conn, all []counter) error {
+	for part := range slices.Chunk(all, 250) {
+		for _, one := range part {
+			if err := errors.Join(c.Send("EXISTS", one.name), c.Send("OBJECT", "IDLETIME", one.name)); err != nil {
+				return err
+			}
+		}
+		if err := c.Flush(); err != nil {
+			return err
+		}
+		for i := range part {
+			exists, err := redis.Bool(c.Receive())
+			if err != nil {
+				return protocol.NewConn(c).Denied(part[i].name, err)
+			}
+			seconds, err := redis.Int64(c.Receive())
+			if c.Err() != nil {
+				return err
+			}
+			switch part[i].idle = time.Duration(seconds) * time.Second; {
+			case !exists:
+				part[i].idle = absent
+			case err != nil: // no such command, a policy that keeps no such times, an ACL
+				part[i].idle = unknown
+			}
+		}
+	}
+	return nil
+}
+
+func (a *app) printCounters(all []counter) error {
+	w := tabwriter.NewWriter(screen.Page{W: a.out}, 0, 0, 2, ' ', 0)
+	numbers := len(all) > 0 && all[0].number != ""
+	switch {
+	case numbers:
+		fmt.Fprintln(w, "KEY\tLAST DRAWN\tLAST NUMBER")
+	case len(all) > 0:
+		fmt.Fprintln(w, "KEY\tLAST DRAWN")
+	}
+	for _, one := range all {
+		fmt.Fprintf(w, "%s\t%s", printable(one.key), ago(one.idle))
+		if numbers {
+			fmt.Fprintf(w, "\t%s", one.number)
+		}
+		fmt.Fprintln(w)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(a.out, counted(len(all)))
+	return err
+}
+
+func counted(n int) string {
+	if n == 1 {
+		return "1 counter of fences"
+	}
+	return fmt.Sprintf("%d counters of fences", n)
+}
+
+// ago is an age in words, in its largest unit.
+func ago(idle time.Duration) string {
+	if idle < 0 {
+		return "the server doesn't say"
+	}
+	for _, u := range []struct {
+		long time.Duration
+		name string
+	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}} {
+		switch n := int(idle / u.long); {
+		case n == 1:
+			return "1 " + u.name + " ago"
+		case n > 1:
+			return strconv.Itoa(n) + " " + u.name + "s ago"
+		}
+	}
+	return "less than a minute ago"
+}
+
+// removeCounters shows the numbers, asks, and removes the counters that still have them.
+func (a *app) removeCounters(c redis.Conn, all []counter, yes bool) error {
+	conn := protocol.NewConn(c)
+	for i := range all {
+		number, err := redis.String(c.Do("GET", all[i].name))
+		if _, odd := strconv.ParseInt(number, 10, 64); odd != nil && c.Err() == nil && conn.Denied("", err) == err {
+			return exit.Because(statusForeign, fmt.Errorf("%q is no counter: nothing was removed", all[i].name), "look at it with redis-cli")
+		}
+		if err != nil {
+			return conn.Denied(all[i].name, err)
+		}
+		all[i].number = number
+	}
+	if err := a.printCounters(all); err != nil || len(all) == 0 {
+		return err
+	}
+	if !yes {
+		if err := a.confirm("The next fence of these locks is 1. A storage that remembers a higher one\nrefuses every holder until they have passed it. Remove the counters?"); err != nil {
+			return err
+		}
+	}
+	for _, one := range all {
+		removed, err := one.remove(conn)
+		if err != nil {
+			return err
+		}
+		if !removed {
+			return exit.Because(statusLost, fmt.Errorf("a fence of %q was drawn since its counter was shown: it was not removed", one.key), "")
+		}
+		if _, err := fmt.Fprintf(screen.Page{W: a.out}, "%s: fence removed\n", printable(one.key)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove deletes the counter if it has the number that was shown. Without WATCH (before 2.2, and proxies)
+// that is in two steps, and a fence that is drawn in between is forgotten.
+func (c *counter) remove(conn *protocol.Conn) (bool, error) {
+	number, exists, err := conn.Watch(c.name)
+	bare := errors.Is(conn.Lacks(err, "it has no WATCH", ""), protocol.ErrUnsafeServer)
+	if bare {
+		number, err = redis.String(conn.Do("GET", c.name))
+		exists = err == nil
+	}
+	if err != nil && !errors.Is(err, redis.ErrNil) {
+		return false, conn.Denied(c.name, err)
+	}
+	if !exists || number != c.number {
+		if !bare {
+			conn.Unwatch()
+		}
+		return false, nil
+	}
+	if bare {
+		_, err = conn.Do("DEL", c.name)
+		return err == nil, err
+	}
+	replies, err := conn.Exec(protocol.Cmd{"DEL", c.name})
+	return replies != nil, err
+}
+
+// A jsonCounter is a counter as machines get it.
+type jsonCounter struct {
+	Key      string `json:"key"`
+	KeyBytes string `json:"key_base64,omitempty"`
+	Counter  string `json:"counter"`
+	Idle     *int64 `json:"idle_seconds,omitempty"`
+}
+
+func countersJSON(server string, all []counter) any {
+	list := []jsonCounter{}
+	for _, one := range all {
+		j := jsonCounter{Key: one.key, KeyBytes: raw(one.key), Counter: one.name}
+		if seconds := int64(one.idle / time.Second); seconds >= 0 {
+			j.Idle = &seconds
+		}
+		list = append(list, j)
+	}
+	return struct {
+		Server string        `json:"server"`
+		Fences []jsonCounter `json:"fences"`
+	}{server, list}
+}

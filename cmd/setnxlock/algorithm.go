@@ -113,6 +113,7 @@ func (a *app) placed(ctx context.Context, n node, c candidate, key string) (cand
 	if unfit(err) {
 		return candidate{}, err
 	}
+	a.introduce(ctx, n, r)
 	c.drops = evictionOf(r)
 	return c, nil
 }
@@ -151,6 +152,7 @@ func (a *app) pickAuto(ctx context.Context, n node, key string, fence bool) (can
 	for _, risk := range choice.Risks {
 		a.log().Debug("risk", "algorithm", choice.Name, "text", risk)
 	}
+	a.introduce(ctx, n, r)
 	c := choiceOf(choice)
 	c.drops = evictionOf(r)
 	if r.Remembered() {

@@ -31,6 +31,7 @@ type node struct {
 	name   string // as messages call it: without the password
 	source compat.Source
 	close  func() error
+	named  *introduction
 }
 
 // one is the deployment's only node. A quorum has none.
@@ -96,6 +97,7 @@ func (a *app) session(ctx context.Context) (*deployment, redis.Conn, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	a.introduceUnasked(ctx, p.one())
 	c, err := p.one().source.Get(ctx, "")
 	if err != nil {
 		p.Close()
@@ -137,14 +139,15 @@ func (a *app) deployment() (*deployment, error) {
 		if err != nil {
 			return nil, err
 		}
-		pool := a.pool(one)
-		p.nodes = append(p.nodes, node{one.host, compat.Pooled(pool), pool.Close})
+		named := a.introduction(one.host)
+		pool := a.pool(one, named)
+		p.nodes = append(p.nodes, node{one.host, compat.Pooled(pool), pool.Close, named})
 	}
 	return p, nil
 }
 
 // pool makes connections to the server at an address.
-func (a *app) pool(at address) *redis.Pool {
+func (a *app) pool(at address, named *introduction) *redis.Pool {
 	first := &firstAnswer{limit: a.timeout}
 	return &redis.Pool{
 		MaxIdle: 2,
@@ -157,7 +160,7 @@ func (a *app) pool(at address) *redis.Pool {
 			if end := first.deadline(); !end.IsZero() && !time.Now().Before(end) {
 				return nil, errUnanswered(a.timeout)
 			}
-			return a.dial(ctx, at, first)
+			return named.dial(func() (redis.Conn, error) { return a.dial(ctx, at, first) })
 		},
 	}
 }

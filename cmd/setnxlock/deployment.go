@@ -75,8 +75,10 @@ func (a *app) sentinelDeployment(master []address) (*deployment, error) {
 		sentinels[i] = at
 		hosts, known[at.host] = append(hosts, at.host), at
 	}
+	called := name + ", as " + strings.Join(hosts, ", ") + " say"
+	intro := a.introduction(called)
 	s := sentinel.New(name, hosts, sentinel.Options{
-		Dial: a.dialLike(like, named),
+		Dial: intro.dialAt(a.dialLike(like, named)),
 		DialSentinel: func(ctx context.Context, addr string) (redis.Conn, error) {
 			at, ok := known[addr]
 			if !ok {
@@ -86,7 +88,7 @@ func (a *app) sentinelDeployment(master []address) (*deployment, error) {
 		},
 		Patience: a.timeout,
 	})
-	return &deployment{nodes: []node{{name + ", as " + strings.Join(hosts, ", ") + " say", s.Source(), s.Close}}}, nil
+	return &deployment{nodes: []node{{called, s.Source(), s.Close, intro}}}, nil
 }
 
 // clusterDeployment is the cluster to which the servers belong.
@@ -102,8 +104,10 @@ func (a *app) clusterDeployment(nodes []address) (*deployment, error) {
 	for _, at := range nodes {
 		hosts = append(hosts, at.host)
 	}
-	s := cluster.New(hosts, cluster.Options{Dial: a.dialLike(like, nodes), MaxIdle: 2})
-	return &deployment{cluster: true, nodes: []node{{"the cluster of " + strings.Join(hosts, ", "), s.Source(), s.Close}}}, nil
+	called := "the cluster of " + strings.Join(hosts, ", ")
+	intro := a.introduction(called)
+	s := cluster.New(hosts, cluster.Options{Dial: intro.dialAt(a.dialLike(like, nodes)), MaxIdle: 2})
+	return &deployment{cluster: true, nodes: []node{{called, s.Source(), s.Close, intro}}}, nil
 }
 
 // dialLike dials any address with the user, the password, the database and the TLS of another. A

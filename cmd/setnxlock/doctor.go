@@ -28,9 +28,10 @@ With an --algorithm other than auto, it judges that algorithm on this server.
 
 --verbose shows each test and what the server answered.`
 
-const doctorStatus = `  0      A lock is safe here, within the limits that the risks and warnings name.
-  1      It is not: no algorithm (or not the one asked for) excludes others here,
-         or the server is a replica, refuses writes, or may drop held locks.
+const doctorStatus = `  0      A lock is safe here, within the limits of the risks and warnings.
+  1      It is not: no algorithm (or not the one asked for) excludes others
+         here, or the server is a replica, refuses writes, or may drop held
+         locks.
 ` + statusHelp
 
 const doctorExamples = `  setnxlock doctor
@@ -173,6 +174,7 @@ func (a *app) diagnose(ctx context.Context, n node) (*diagnosis, error) {
 	if err != nil && !unfit(err) {
 		return nil, a.probing(ctx, n, err)
 	}
+	a.introduce(ctx, n, r)
 	d := &diagnosis{
 		Server: n.name, Version: r.Version, Kind: r.Kind, Own: r.Own, Role: r.Role, Master: r.Master,
 		Can: abilities(r), Warnings: r.Warnings, Checks: r.Questions,

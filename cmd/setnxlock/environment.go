@@ -14,6 +14,7 @@ const variable = "variable" // the annotation of a flag that has one
 // variableOf names the environment variable that a flag is read from where it is not given.
 func variableOf(f *pflag.FlagSet, flag, name string) {
 	f.SetAnnotation(flag, variable, []string{name}) //nolint:errcheck // the flag is there
+	f.Lookup(flag).Usage += " [$" + name + "]"
 }
 
 // fromEnvironment sets the flags of cmd that have a variable and were not given. They do not count as

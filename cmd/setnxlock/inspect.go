@@ -53,7 +53,7 @@ func (a *app) inspectCommand() *cobra.Command {
 	var every time.Duration
 	cmd := &cobra.Command{
 		Use:         "inspect KEY...",
-		Short:       "Show whether a lock is held, in which format and until when",
+		Short:       "Show who holds a lock, in which format, until when",
 		Long:        inspectHelp,
 		Example:     inspectExamples,
 		Annotations: map[string]string{"status": "  0      KEY was read, whatever its state.\n" + statusHelp},
@@ -69,7 +69,7 @@ func (a *app) inspectCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON; one object a line with --watch")
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on, and print a line for each change, until it is interrupted")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print a line for each change, until it is interrupted")
 	duration.Var(cmd.Flags(), &every, "interval", 500*time.Millisecond, "how often --watch looks")
 	return cmd
 }
@@ -106,6 +106,9 @@ func (a *app) watch(keys []string, every time.Duration, asJSON bool) error {
 		return err
 	}
 	defer v.Close()
+	if len(v.nodes) == 1 {
+		a.introduceUnasked(ctx, v.one())
+	}
 	var last []verdict.Verdict
 	for {
 		all, err := v.looks(ctx)

@@ -144,7 +144,10 @@ func TestScripts(t *testing.T) {
 			"exits":  scriptExits,
 			"json":   scriptJSON,
 			"aged":   scriptAged,
-			"pages":  scriptPages,
+
+			"clients":  scriptClients,
+			"setnames": scriptSetnames,
+			"pages":    scriptPages,
 
 			"commands": scriptCommands,
 

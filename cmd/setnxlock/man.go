@@ -23,22 +23,34 @@ func (a *app) manCommand() *cobra.Command {
 	}
 }
 
+const leaseHelp = `setnxlock works on any Redis since 1.2, on proxies without transactions, and where Lua
+is forbidden: it asks the server what it can do and uses the safest lock that works
+there.
+
+A lock is a lease: it ends by itself after its TTL unless it is renewed, so a
+machine that dies blocks the others no longer than that. A lease can be lost, if
+the server forgets it or the network breaks: setnxlock then stops the command.`
+
 // manual is root's page: the help of each command as it is, which has the parts of a page already.
 func manual(root *cobra.Command) string {
 	var page strings.Builder
 	fmt.Fprintf(&page, ".TH SETNXLOCK 1 \"\" \"setnxlock %s\"\n.SH NAME\nsetnxlock \\- %s\n", roff(version()), roff(root.Short))
+	write := func(title, text string) {
+		fmt.Fprintf(&page, ".SH %s\n.nf\n%s\n.fi\n", roff(title), roff(strings.TrimSpace(text)))
+	}
 	add := func(title string, cmd *cobra.Command) {
 		var help strings.Builder
 		cmd.SetOut(&help)
 		cmd.Help() //nolint:errcheck // it is written to a Builder
-		fmt.Fprintf(&page, ".SH %s\n.nf\n%s\n.fi\n", roff(title), roff(strings.TrimSpace(help.String())))
+		write(title, help.String())
 	}
-	add("DESCRIPTION", root)
+	write("DESCRIPTION", leaseHelp+"\n\n"+overview(root))
 	for _, cmd := range root.Commands() {
 		if cmd.IsAvailableCommand() {
 			add(strings.ToUpper(cmd.CommandPath()), cmd)
 		}
 	}
+	write("FLAGS OF ALL COMMANDS", flagsPage(root))
 	return page.String()
 }
 

@@ -27,7 +27,7 @@ const migrateExamples = `  setnxlock migrate plan --from redis-py-2.9 --to set
   setnxlock migrate plan --from setnx-expire --to set --json`
 
 const migrateStatus = `  0      There is a safe way, and here it is.
-  1      There is none: stop the old clients, wait for a lease, start the new ones.
+  1      There is none: stop the old clients, wait for a lease, start the new.
   64     Wrong usage.`
 
 func (a *app) migrateCommand() *cobra.Command {
@@ -51,8 +51,9 @@ the race that would follow), how to know that it is finished, and how to go back
 
 --from is a client in the field (setnxlock survey names those it finds), or
 setnx-expire, which is what most articles have; or getset, tx or set, for a lock of
-this module. --to is a family or a lock of --algorithm: set needs Redis ` + since("set") + `,
-tx ` + since("tx") + `.`
+this module. --to is a family or a lock: set needs Redis ` + since("set") + `, tx ` + since("tx") + `.
+
+` + screen.Paragraph("--to: ", strings.Join(bridge.Targets(), ", "), 80)
 }
 
 // since is the oldest Redis that has a lock of the family.
@@ -96,8 +97,8 @@ func (a *app) migratePlanCommand() *cobra.Command {
 		},
 		DisableFlagsInUseLine: true,
 	}
-	cmd.Flags().StringVar(&from, "from", "", "the lock that the fleet has: `CLIENT` is redis-py-2.9, jedis-lock, ..., setnx-expire, getset, tx or set")
-	cmd.Flags().StringVar(&to, "to", "set", "the `LOCK` that it is to have: "+strings.Join(bridge.Targets(), ", "))
+	cmd.Flags().StringVar(&from, "from", "", "the lock of the fleet: redis-py-2.9, getset, ... as `CLIENT`")
+	cmd.Flags().StringVar(&to, "to", "set", "the `LOCK` that it is to have")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	exit.Complete(cmd, "from", append(clients(), bridge.Ours()...))
 	exit.Complete(cmd, "to", bridge.Targets())

@@ -19,7 +19,7 @@ type owner struct {
 
 // flag gives a command that takes locks its --owner.
 func (o *owner) flag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.name, "owner", "", "the `NAME` that inspect and survey show as the lock's owner, after this host and process; default: the name of COMMAND")
+	cmd.Flags().StringVar(&o.name, "owner", "", "inspect shows `NAME` as the owner; default: COMMAND's")
 }
 
 // runs says that locks are taken now, for a command; the owner is named after it if the user has

@@ -78,7 +78,7 @@ func (a *app) releaseCommand() *cobra.Command {
 			return a.releaseByToken(key, f)
 		},
 	}
-	cmd.Flags().StringVar(&f.token, "token", "", "remove KEY if it holds `TOKEN`, or release the lock that a handle names")
+	cmd.Flags().StringVar(&f.token, "token", "", "remove what holds `TOKEN`, which may be a handle")
 	cmd.Flags().BoolVar(&f.force, "force", false, "remove whatever lock is on KEY, after showing it")
 	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "don't ask")
 	cmd.Flags().BoolVar(&f.notALock, "not-a-lock", false, "with --yes, remove what only looks like text, too")

@@ -17,6 +17,14 @@ type reminder struct {
 	fresh bool // there is something that is not in the file
 }
 
+// knows reports whether a text was said, or the like, not long ago.
+func (r *reminder) knows(text string, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at, ok := r.said[text]
+	return ok && !at.After(now) && now.Sub(at) < reminded
+}
+
 // due reports whether a text is to be said now, and remembers that it was.
 func (r *reminder) due(text string, now time.Time) bool {
 	r.mu.Lock()

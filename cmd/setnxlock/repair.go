@@ -45,11 +45,11 @@ terminal it is asked for. "setnxlock" is this command's own tokens.
 It leaves alone, and says why:
   a key whose TTL runs                    it is held, whatever its value says
   a value of another form
-  a token of a client that need not set   redis-py does not, unless it is given a
+  a token of a client that need not set   redis-py does not, unless it has a
   a TTL                                   timeout: such a lock may be held
   a flag ("1", "true") or a free text
-  a key that --match found and whose      ordinary data look the same: give the key
-  name does not say that it is a lock     itself, if you know that it is a lock
+  a key that --match found and whose      ordinary data look the same: give the
+  name does not say that it is a lock     key itself, if you know that it is one
 
 It needs WATCH: Redis 2.2.`
 
@@ -65,7 +65,7 @@ func (a *app) repairCommand() *cobra.Command {
 	var f repairFlags
 	cmd := &cobra.Command{
 		Use:         "repair {KEY... | --match PATTERN} --dialect NAME",
-		Short:       "End locks that their clients left behind, after showing what was seen",
+		Short:       "End locks that their clients left behind",
 		Long:        repairHelp,
 		Example:     repairExamples,
 		Annotations: map[string]string{"status": repairStatus},
@@ -86,8 +86,8 @@ func (a *app) repairCommand() *cobra.Command {
 			return a.repair(keys, f)
 		},
 	}
-	cmd.Flags().StringVar(&f.match, "match", "", "look at keys that match `PATTERN`; --prefix is put before it")
-	duration.Var(cmd.Flags(), &f.lease, "lease", time.Minute, "the longest that any client takes a lock for; how long each key is watched")
+	cmd.Flags().StringVar(&f.match, "match", "", "look at keys that match `PATTERN`, behind --prefix")
+	duration.Var(cmd.Flags(), &f.lease, "lease", time.Minute, "the longest lease of any client; watch so long")
 	cmd.Flags().BoolVarP(&f.dryRun, "dry-run", "n", false, "watch, print the plan, and change nothing")
 	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "don't ask")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print JSON; without --yes nothing is changed")

@@ -24,8 +24,10 @@ import (
 )
 
 const runHelp = `Waits until it has the lock KEY, runs COMMAND while it renews the lock, and
-releases the lock when COMMAND has ended. Only COMMAND writes
-to stdout.
+releases the lock when COMMAND has ended. Only COMMAND writes to stdout.
+
+KEY is waited for without end, and a server that is away not at all. With --wait both
+are, for that long: 90s, 5m, or plain seconds.
 
 Several KEYs are one lock: COMMAND runs when all of them are held, whatever the order
 in which they are given; a wait for one holds none of the others.
@@ -37,16 +39,17 @@ the lease is not renewed meanwhile, and if it has run out by the time they
 continue, COMMAND is ended before it can go on.
 
 COMMAND finds in its environment
-  SETNXLOCK_KEY    the key as it stands on the server, prefix included; of several
-                   KEYs the first
+  SETNXLOCK_KEY    the key as it stands on the server, prefix included; of
+                   several the first that was given
   SETNXLOCK_KEYS   all of them, one on a line
   SETNXLOCK_TOKEN  what the key held when COMMAND started, which releases the
                    lock as long as COMMAND runs; if it is not text, the handle
   SETNXLOCK_HANDLE both in one word, for setnxlock release --token, for
                    setnxlock run --adopt, and for a Go program's AdoptHandle
-  SETNXLOCK_FENCE  with --fence: a number that grows with every acquisition of the
-                   key: the storage that COMMAND writes to should refuse a smaller
-                   one. Otherwise it is not set; ${SETNXLOCK_FENCE:?} says so.
+  SETNXLOCK_FENCE  with --fence: a number that grows with every acquisition of
+                   the key: the storage that COMMAND writes to should refuse a
+                   smaller one. Otherwise it is not set; ${SETNXLOCK_FENCE:?}
+                   says so.
 
 A lease can be lost: if the server forgets it or can't be reached for a whole TTL,
 or if a client removes the key. COMMAND's group then gets SIGTERM, and
@@ -71,13 +74,13 @@ What COMMAND leaves running in the background when it ends is not under the lock
 unless it goes on under --adopt: with --detach the lock stays held when COMMAND
 has succeeded, and another process can adopt it before the TTL ends.`
 
-const runStatus = `  0      COMMAND succeeded, and the lock was held until it ended. Any other status of
-         COMMAND is passed on as it is.
+const runStatus = `  0      COMMAND succeeded, and the lock was held until it ended. Any other
+         status of COMMAND is passed on as it is.
 ` + statusHelp + `
   75     The lock was not obtained in time. --busy-status changes the number.
-  76     The lock was lost while COMMAND ran, whatever COMMAND made of it; it may be
-         the release that finds out. With --adopt, the lock was no longer held
-         and COMMAND was not started.
+  76     The lock was lost while COMMAND ran, whatever COMMAND made of it; it
+         may be the release that finds out. With --adopt, the lock was no longer
+         held and COMMAND was not started.
   126    COMMAND was found but could not be executed.
   127    COMMAND was not found.
   128+N  Signal N ended COMMAND, or setnxlock while it waited.`
@@ -88,7 +91,7 @@ const runExamples = `  setnxlock run nightly-report -- ./report.sh --year 2012
   setnxlock run accounts:1 accounts:2 -- ./transfer.sh
   setnxlock run --detach deploy -- sh -c 'ssh host2 at-job "$SETNXLOCK_HANDLE"'
   setnxlock run --adopt "$SETNXLOCK_HANDLE" -- ./second-half.sh
-  setnxlock run --fence deploy -- sh -c 'psql -v fence="${SETNXLOCK_FENCE:?}" -f deploy.sql'`
+  setnxlock run --fence deploy -- sh -c './deploy "${SETNXLOCK_FENCE:?}"'`
 
 type runFlags struct {
 	ttl        time.Duration
@@ -138,21 +141,22 @@ func (a *app) runCommand() *cobra.Command {
 			return a.measured(args[:dash], f, func() error { return a.run(args[:dash], args[dash:], f) })
 		},
 	}
-	duration.Var(cmd.Flags(), &f.ttl, "ttl", 30*time.Second, "the lease: how long the lock lasts when it is not renewed; it is renewed at a third of this")
-	cmd.Flags().Var(&f.wait, "wait", "wait this long for the lock, and for a server that is not there or not ready; 0 tries once. If it is not given, the lock is waited for and the server is not")
+	duration.Var(cmd.Flags(), &f.ttl, "ttl", 30*time.Second, "how long the lock lasts if this machine dies")
+	variableOf(cmd.Flags(), "ttl", "SETNXLOCK_TTL")
+	cmd.Flags().Var(&f.wait, "wait", "wait so long for lock and server; 0: try once")
 	cmd.Flags().BoolVar(&f.try, "try", false, "try once: --wait 0")
 	duration.Var(cmd.Flags(), &f.grace, "grace", 5*time.Second, "from SIGTERM to SIGKILL when the lock is lost")
-	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "say only what went wrong: no waiting, no warnings, not that the lock is held")
-	cmd.Flags().BoolVar(&f.shared, "shared", false, "share KEY with other --shared runs: --algorithm rw:read; who writes takes rw:write")
-	cmd.Flags().IntVar(&f.busyStatus, "busy-status", statusBusy, "exit with `STATUS` when the lock was not obtained in time; with 0, in silence")
-	cmd.Flags().BoolVar(&f.fence, "fence", false, "draw a fence, from a counter that stays (setnxlock fences), or don't run")
+	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "say only what went wrong, not that KEY is held")
+	cmd.Flags().BoolVar(&f.shared, "shared", false, "share KEY with other --shared runs: --algorithm rw:read")
+	cmd.Flags().IntVar(&f.busyStatus, "busy-status", statusBusy, "exit with `STATUS` if KEY is held; 0 says nothing")
+	cmd.Flags().BoolVar(&f.fence, "fence", false, "draw a fence, or don't run")
 	variableOf(cmd.Flags(), "fence", "SETNXLOCK_FENCES")
-	cmd.Flags().StringVar(&f.adopt, "adopt", "", "go on with the lock that another process has detached, by its `HANDLE`, instead of taking it; KEY is left out")
-	cmd.Flags().BoolVar(&f.detach, "detach", false, "when COMMAND has succeeded, leave the lock held; a process that adopts $SETNXLOCK_HANDLE within the TTL goes on with it")
-	cmd.Flags().StringVar(&f.metrics, "metrics-file", "", "add what happened to the metrics in `FILE`, for node_exporter's textfile collector")
+	cmd.Flags().StringVar(&f.adopt, "adopt", "", "go on with the detached lock that `HANDLE` names")
+	cmd.Flags().BoolVar(&f.detach, "detach", false, "leave the lock held when COMMAND has succeeded")
+	cmd.Flags().StringVar(&f.metrics, "metrics-file", "", "add this run to the metrics in `FILE`")
 	a.owner.flag(cmd)
-	cmd.Flags().BoolVar(&f.keepPassword, "keep-password", false, "leave $SETNXLOCK_PASSWORD in COMMAND's environment, for the setnxlock commands in it")
-	cmd.Flags().BoolVar(&f.unsafe, "unsafe", false, "run where setnxlock doctor says UNSAFE, and don't say so")
+	cmd.Flags().BoolVar(&f.keepPassword, "keep-password", false, "leave $SETNXLOCK_PASSWORD in COMMAND's environment")
+	cmd.Flags().BoolVar(&f.unsafe, "unsafe", false, "run where doctor says UNSAFE, and don't say so")
 	return cmd
 }
 

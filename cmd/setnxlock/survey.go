@@ -32,8 +32,8 @@ setnxlock inspect has it.
 
 How sure it is:
   certain   the value says so itself
-  likely    the value's form is rare, or the key's name is as that client writes it
-  possible  ordinary data look the same: a number of ten digits is a time in any program
+  likely    the value's form is rare, or the key's name is the client's
+  possible  ordinary data look the same: ten digits are a time in any program
 
 A value that could be any text is listed only with --match or --all, or if the key's
 name says that it is a lock: "hello" can be a lock too.
@@ -61,7 +61,7 @@ func (a *app) surveyCommand() *cobra.Command {
 	var f surveyFlags
 	cmd := &cobra.Command{
 		Use:         "survey",
-		Short:       "List what looks like a lock on a server, whose it is, and what is wrong with it",
+		Short:       "List the locks on a server, whose they are, and what is wrong",
 		Long:        surveyHelp,
 		Example:     surveyExamples,
 		Annotations: map[string]string{"status": "  0      The keys were looked at, whatever was found.\n  1      It was not to block the server: the question was answered with no.\n" + statusHelp},
@@ -76,8 +76,8 @@ func (a *app) surveyCommand() *cobra.Command {
 			return a.survey(context.Background(), f, out)
 		},
 	}
-	cmd.Flags().StringVar(&f.match, "match", "", "look only at keys that match `PATTERN`, as KEYS understands it; --prefix is put before it")
-	cmd.Flags().StringVar(&f.sure, "sure", string(verdict.Possible), "list what is at least as sure: `HOW` is possible, likely or certain")
+	cmd.Flags().StringVar(&f.match, "match", "", "look only at keys that match `PATTERN`, behind --prefix")
+	cmd.Flags().StringVar(&f.sure, "sure", string(verdict.Possible), "list what is `HOW` sure: possible, likely or certain")
 	cmd.Flags().StringVar(&f.owner, "owner", "", "list the locks whose value names `HOST`")
 	cmd.Flags().BoolVar(&f.mine, "mine", false, "list the locks of this host")
 	cmd.Flags().BoolVar(&f.all, "all", false, "list every text, too")

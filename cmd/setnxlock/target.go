@@ -39,7 +39,7 @@ func (a *app) target(ctx context.Context, p *deployment, keys []string, fence bo
 	}
 	t.asked, t.keys = keys, nil
 	for _, k := range keys {
-		if k = a.prefix + k; !slices.Contains(t.keys, k) {
+		if k, _ := a.onServer(k); !slices.Contains(t.keys, k) {
 			t.keys = append(t.keys, k)
 		}
 	}

@@ -39,3 +39,33 @@ func (d *flag) Set(s string) error {
 	}
 	return err
 }
+
+// SliceVar gives flags a list of durations, with commas between.
+func SliceVar(f *pflag.FlagSet, p *[]time.Duration, name, usage string) {
+	f.Var((*list)(p), name, usage)
+}
+
+type list []time.Duration
+
+func (l *list) Type() string { return "durations" }
+
+func (l *list) String() string {
+	var all []string
+	for _, d := range *l {
+		all = append(all, d.String())
+	}
+	return strings.Join(all, ",")
+}
+
+func (l *list) Set(s string) error {
+	var all list
+	for text := range strings.SplitSeq(s, ",") {
+		d, err := Parse(text)
+		if err != nil {
+			return err
+		}
+		all = append(all, d)
+	}
+	*l = append(*l, all...)
+	return nil
+}

@@ -42,3 +42,15 @@ func TestVar(t *testing.T) {
 		t.Errorf("%v, %v", d, err)
 	}
 }
+
+func TestSliceVar(t *testing.T) {
+	var all []time.Duration
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
+	duration.SliceVar(f, &all, "skew", "")
+	if err := f.Parse([]string{"--skew", "0,3", "--skew=-1m"}); err != nil || f.Lookup("skew").Value.String() != "0s,3s,-1m0s" || len(all) != 3 {
+		t.Errorf("%v, %v", all, err)
+	}
+	if err := f.Parse([]string{"--skew", "4,x"}); err == nil || len(all) != 3 {
+		t.Errorf("%v, %v", all, err)
+	}
+}

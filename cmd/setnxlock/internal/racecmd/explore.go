@@ -39,7 +39,22 @@ embedded Redis of that version. Beyond them it says nothing.
                      restart and evict strike one of them too
            unreaped  keys that have expired may still be in memory
            late=1    a client stops once between reading its clock and what it
-                     does on it; late=0: never; else as often as time jumps`
+                     does on it; late=0: never; else as often as time jumps
+
+  --holders extend          clients extend their leases, as well as taking and
+                            releasing; extend-shorter: to a fifth of the lease;
+                            extend-longer: to twice the lease
+            handoff         hand the lock to the next in their process
+            stale-handle    and somebody tries to release by an older handle
+            detach          detach, and adopt the handle
+            batch           hold a second lock, renewed in the same write
+            signal          wake a waiter when they release
+            one-conn        have no second connection
+            poll            look before each attempt
+            wait            wait: what was refused is asked for again
+            downgrade       go on as readers, where they are writers
+            write           write to a storage that accepts no older fence
+            fence           draw a fence`
 
 const exploreExamples = `  setnxlock race explore --algorithm getset:classic --server 2.4 --clients 3
   setnxlock race explore --algorithm tx:classic --faults lost=1,crash --ticks 4
@@ -86,8 +101,8 @@ func (a *app) exploreCommand() *cobra.Command {
 	})
 	x.flags(cmd)
 	f := cmd.Flags()
-	f.StringSliceVar(&x.faults, "faults", nil, "which faults happen, and how often: `LIST`, as in lost=1,crash")
-	f.IntVar(&x.ticks, "ticks", 2, "how often, `N` times at most, time jumps to the next moment that makes a difference")
+	f.StringSliceVar(&x.faults, "faults", nil, "which faults happen: `LIST`, as in lost=1,crash")
+	f.IntVar(&x.ticks, "ticks", 2, "let time jump to the next event `N` times")
 	f.StringSliceVar(&x.invariants, "invariant", nil, "check only `NAME`; may be repeated")
 	f.IntVar(&x.states, "max-states", 50_000_000, "give up beyond `N` states")
 	f.Int64Var(&x.megabytes, "max-memory", 1500, "give up beyond so many `MB`")

@@ -19,7 +19,7 @@ const listHelp = `Lists the races of the catalogue: first the course, in the ord
 adds one idea to those before it, then all others. A race breaks one of
 
   exclusion    two clients hold the lock at the same time
-  fencing      the storage behind the lock accepts a write from an earlier holder
+  fencing      the storage behind the lock accepts an earlier holder's write
   ownership    a client changed another's lock, or an operation reported a
                success that was none
   progress     no client can take the lock any more
@@ -31,7 +31,7 @@ and happens on the versions of Redis, and on the proxies, that are named.`
 
 const listExamples = `  setnxlock race list
   setnxlock race list --long getset
-  setnxlock race list --json | jq -r '.races[] | select(.breaks == "fencing").name'`
+  setnxlock race list --json | jq -r '.races[].name'`
 
 func (a *app) listCommand() *cobra.Command {
 	var asJSON, long bool

@@ -62,8 +62,8 @@ func (a *app) mixingCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&first, "a", "", "one `FLEET`: ours/… or theirs/…, or the name of a dialect for the client that writes it")
-	f.StringVar(&second, "b", "", "the other `FLEET`; if it is left out, more of the same")
+	f.StringVar(&first, "a", "", "one `FLEET`: ours/…, theirs/…, or the name of a dialect")
+	f.StringVar(&second, "b", "", "the other `FLEET`; default: more of the same")
 	f.BoolVar(&list, "list", false, "list the fleets")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.StringVarP(&file, "output", "o", "", "write to `FILE` in place of stdout")

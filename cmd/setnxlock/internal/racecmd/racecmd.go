@@ -38,7 +38,7 @@ commands tried.`
 const raceExamples = `  setnxlock race list
   setnxlock race show getset/double-takeover
   setnxlock race play getset/double-takeover
-  setnxlock race explore --algorithm tx:classic --server 2.4 --faults lost=1,crash`
+  setnxlock race explore --algorithm tx:classic --faults lost=1,crash`
 
 // The exit statuses beside those of all commands.
 const (
@@ -200,7 +200,7 @@ func (p *picture) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&p.format, "format", "text", "`FORM` is text, json, mermaid or html")
 	f.BoolVar(&p.asJSON, "json", false, "the same as --format json")
-	f.IntVar(&p.step, "step", 0, "show the run up to step `N` and what each client is about to do then")
+	f.IntVar(&p.step, "step", 0, "show the run up to step `N`")
 	f.StringVarP(&p.file, "output", "o", "", "write to `FILE` in place of stdout")
 	exit.Complete(cmd, "format", formats())
 	exit.Complete(cmd, "step", nil)

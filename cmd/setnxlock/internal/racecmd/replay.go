@@ -92,7 +92,7 @@ func (a *app) replayCommand() *cobra.Command {
 		},
 	}
 	p.flags(cmd)
-	cmd.Flags().StringVar(&exercise, "exercise", "", "judge the words as an answer to the exercise of race `NAME`")
+	cmd.Flags().StringVar(&exercise, "exercise", "", "judge the words as an answer to race `NAME`'s exercise")
 	cmd.RegisterFlagCompletionFunc("exercise", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) { //nolint:errcheck // the flag exists
 		var list []string
 		for _, s := range catalogue.All() {

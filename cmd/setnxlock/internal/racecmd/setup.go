@@ -25,16 +25,15 @@ type setup struct {
 
 func (s *setup) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&s.Algorithm, "algorithm", "", "the `NAME` of a lock; A+B: client 1 runs A, all others B")
+	f.StringVar(&s.Algorithm, "algorithm", "", "the `NAME` of a lock, or A+B for two")
 	f.StringVar(&s.Server, "server", "2.4", "the `VERSION` of Redis, or a proxy")
 	f.IntVar(&s.Clients, "clients", 2, "how many clients, `1-4`")
 	f.IntVar(&s.Attempts, "attempts", 2, "how often each takes the lock, `1-9`")
 	duration.Var(f, &s.TTL, "ttl", 10*time.Second, "the lease")
-	f.DurationSliceVar(&s.Skew, "skew", nil, "what the clients' clocks show more than the server's: `0,3s` is client 2 three seconds fast")
-	f.StringArrayVar(&s.Given, "given", nil, "a `COMMAND` that the server has run before: 'SET {key} t=-2s'; may be repeated")
-	f.StringSliceVar(&s.holders, "holders", nil, "what clients do beyond taking and releasing: `WHAT` is extend, extend-shorter (to a fifth of the lease), extend-longer (to twice the lease), handoff (to the next in their process), stale-handle (somebody tries to release by a handle from before the hand-off), detach (and adopt the handle), batch (a second lock, renewed in the same write), signal (releases wake a waiter), one-conn (no second connection), poll (look before each attempt), wait (what was refused is asked for again, by one that waits), downgrade (writers go on as readers), write (to a storage that accepts no older fence), fence (draw one)")
+	duration.SliceVar(f, &s.Skew, "skew", "how far each client's clock is ahead: `0,3s`")
+	f.StringArrayVar(&s.Given, "given", nil, "a `COMMAND` that the server has run: 'SET {key} t=-2s'")
+	f.StringSliceVar(&s.holders, "holders", nil, "what else clients do: `WHAT`; see race explore --help")
 	f.BoolVar(&s.Bare, "bare", false, "run the algorithm alone, without the library's Locker")
-	f.Lookup("skew").DefValue = ""
 	completeList(cmd, "algorithm", algorithmNames)
 	exit.Complete(cmd, "server", servers())
 	exit.Complete(cmd, "holders", holderWords())

@@ -17,7 +17,10 @@ import (
 const siteHelp = `Writes all races into DIR as pages that a browser opens from the disk: an index
 in the order of teaching, a page to step through for each race, one for how
 another lock survives it, what each lock promises on your server under your
-faults, and which two fleets may share a key. Nothing is loaded from elsewhere.`
+faults, and which two fleets may share a key. Nothing is loaded from elsewhere.
+
+With --workbench it has the explorer as a page that runs in the browser. The go command
+compiles that, from the clone of this module that the working directory is in.`
 
 func (a *app) siteCommand() *cobra.Command {
 	var s site
@@ -40,9 +43,9 @@ func (a *app) siteCommand() *cobra.Command {
 
 		DisableFlagsInUseLine: true,
 	}
-	cmd.Flags().BoolVar(&s.workbench, "workbench", false, "with the workbench, which runs the explorer in the browser; the go command compiles it from the clone of this module that the working directory is in")
+	cmd.Flags().BoolVar(&s.workbench, "workbench", false, "with the workbench, which go compiles from a clone here")
 	cmd.Flags().BoolVar(&s.compute, "compute", false,
-		"compute what each lock promises, in minutes, in place of what this version was released with")
+		"compute anew what each lock promises, in minutes")
 	return cmd
 }
 

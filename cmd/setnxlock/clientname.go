@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/ability"
+	"github.com/setnxlock/setnxlock/compat/probe"
+)
+
+// An introduction gives the connections to a node the name that CLIENT LIST shows. A proxy may close a
+// connection on the command, so nobody is asked before it has answered INFO as a server does that knows it.
+type introduction struct {
+	may     atomic.Bool
+	refused func()
+}
+
+// clientName is setnxlock/HOST/PID.
+func clientName() string {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "localhost"
+	}
+	host = strings.Map(func(r rune) rune { // a name is of printable ASCII, without blanks
+		if r <= ' ' || r > '~' {
+			return '_'
+		}
+		return r
+	}, host)
+	return "setnxlock/" + host + "/" + strconv.Itoa(os.Getpid())
+}
+
+// dial dials, and tells the name. A refusal is no error.
+func (i *introduction) dial(dial func() (redis.Conn, error)) (redis.Conn, error) {
+	c, err := dial()
+	if err != nil || !i.may.Load() || i.tell(c) {
+		return c, err
+	}
+	c.Close()
+	return dial()
+}
+
+// dialAt is dial for a deployment of several addresses.
+func (i *introduction) dialAt(dial func(context.Context, string) (redis.Conn, error)) func(context.Context, string) (redis.Conn, error) {
+	return func(ctx context.Context, at string) (redis.Conn, error) {
+		return i.dial(func() (redis.Conn, error) { return dial(ctx, at) })
+	}
+}
+
+// tell tells the name on a connection, and reports whether that still lives.
+func (i *introduction) tell(c redis.Conn) bool {
+	_, err := c.Do("CLIENT", "SETNAME", clientName())
+	if err == nil {
+		return true
+	}
+	i.may.Store(false)
+	if errors.As(err, new(redis.Error)) {
+		i.refused()
+	}
+	return c.Err() == nil
+}
+
+// introduction is that of a node. A server that has refused it is not asked again for a day: each time
+// would be a line of its ACL LOG.
+func (a *app) introduction(node string) *introduction {
+	return &introduction{refused: func() {
+		a.remembered().due(nameless+node, time.Now())
+		a.keep()
+	}}
+}
+
+const nameless = "no client name: "
+
+// introduce names the connections to a node that has answered r: the one that is idle, and those to come.
+func (a *app) introduce(ctx context.Context, n node, r probe.Report) {
+	if r.Kind == "proxy" || r.Version == "" || ability.Older(r.Version, "2.6.9") || a.remembered().knows(nameless+n.name, time.Now()) {
+		return
+	}
+	n.named.may.Store(true)
+	c, err := n.source.Get(ctx, "")
+	if err != nil {
+		return // whoever needs one is told
+	}
+	n.named.tell(c)
+	c.Close()
+}
+
+// introduceUnasked is introduce where nobody else asks for INFO.
+func (a *app) introduceUnasked(ctx context.Context, n node) {
+	c, err := n.source.Get(ctx, "")
+	if err != nil {
+		return
+	}
+	info, err := redis.String(c.Do("INFO", "server"))
+	c.Close()
+	_, after, ok := strings.Cut(info, "redis_version:")
+	if err == nil && ok && strings.Contains(info, "run_id:") { // a proxy has none
+		version, _, _ := strings.Cut(after, "\r\n")
+		a.introduce(ctx, n, probe.Report{Version: version})
+	}
+}

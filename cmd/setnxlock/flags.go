@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
+	"github.com/setnxlock/setnxlock/compat/locks"
+	"github.com/setnxlock/setnxlock/compat/redlock"
+	"github.com/spf13/cobra"
+)
+
+const addressHelp = `--redis
+  host, host:port                         the port is 6379 if it is not given
+  redis://[user:password@]host:port[/db]  a password's special characters as %40
+  rediss://...                            the same by TLS
+  unix:///path[?db=N], /path              a unix socket
+  Several, with commas between or a --redis each, are the servers of a quorum
+  (--algorithm redlock) or nodes of a cluster (--cluster). With --sentinel it
+  has the user, password, database and TLS of the master that they name.
+`
+
+const dialectHelp = `--dialect
+  How the clients that share the keys write their locks, the same for all:
+  seconds, float, millis or nanos, for a lock of times; or a client in the
+  field, redis-py-2.9, jedis-lock, ...: setnxlock survey names those it finds.
+`
+
+// flagsCommand lists what all commands that speak to a server share.
+func (a *app) flagsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:         "flags",
+		Short:       "List the flags of all commands",
+		Long:        "Lists the flags of all commands that speak to a server, what their values may be, and the\nenvironment variables that stand for them.",
+		Annotations: map[string]string{"alone": "yes"},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := io.WriteString(a.out, flagsPage(cmd.Root()))
+			return err
+		},
+	}
+}
+
+// flagsPage is what setnxlock flags writes.
+func flagsPage(root *cobra.Command) string {
+	return strings.TrimRight(root.PersistentFlags().FlagUsagesWrapped(80), " \n") + `
+
+  [$VARIABLE] is read where the flag is not given. Without --timeout a server
+  of a quorum has ` + redlock.DefaultTimeout.String() + `.
+
+` + addressHelp + "\n" + dialectHelp + "\n" + algorithmsHelp()
+}
+
+// algorithmsHelp says what --algorithm may be.
+func algorithmsHelp() string {
+	var page strings.Builder
+	page.WriteString("--algorithm\n")
+	row := func(name, about string) {
+		page.WriteString(screen.Paragraph(fmt.Sprintf("  %-18s  ", name), about, 80))
+	}
+	row("auto", "the safest that the server allows, by its answers")
+	row(strings.Join(locks.Families(), ", "), "the safest of that family")
+	for _, name := range names() {
+		if l, ok := locks.Get(name); ok {
+			row(name, l.About)
+		}
+	}
+	return page.String()
+}

@@ -39,7 +39,7 @@ func (k *Locker) adopt(ctx context.Context, key, token string, ttl time.Duration
 		if err != nil {
 			return nil, err
 		}
-		next, err := k.extend(ctx, h, extension{ttl: ttl, rotate: k.abilities.Rotates, redraw: true})
+		next, err := k.extend(ctx, h, extension{ttl: k.term(ttl), rotate: k.abilities.Rotates, redraw: true})
 		switch {
 		case err == nil:
 			h.lease.How = protocol.Adopted

@@ -14,7 +14,7 @@ import (
 
 // attempt makes one attempt and settles what it left unknown.
 func (k *Locker) attempt(ctx context.Context, key string, ttl time.Duration, n int) (Grant, error) {
-	start := k.started()
+	start, ttl := k.started(), k.term(ttl)
 	var l Grant
 	var err error
 	for again := false; ; again = true {
@@ -39,6 +39,10 @@ func (k *Locker) attempt(ctx context.Context, key string, ttl time.Duration, n i
 	}
 	return l, err
 }
+
+// term is for how long a lock is asked for: for ttl, and not less than Options.Hold. What is asked for at the
+// acquisition stands whatever becomes of its holder.
+func (k *Locker) term(ttl time.Duration) time.Duration { return max(ttl, k.o.Hold) }
 
 // acquired settles what an attempt has left unknown.
 func (k *Locker) acquired(ctx context.Context, l Grant, ttl time.Duration, err error) (Grant, error) {

@@ -30,7 +30,9 @@ func (l *held) Handoff(ctx context.Context, ttl time.Duration) (*Lock, error) {
 		return nil, fmt.Errorf("setnxlock: %q: somebody knows the token, and this lock can't change it: %w", l.lease.Key, errors.ErrUnsupported)
 	}
 	next := old
-	fresh := l.is(func(s *lease.State) bool { return s.FreshFor(ttl, start) })
+	asked := ttl
+	ttl = l.k.term(ttl)
+	fresh := l.is(func(s *lease.State) bool { return s.FreshFor(ttl, start) && s.Until().Sub(start) >= l.k.o.Hold })
 	if !fresh || l.on(lease.Event{Kind: lease.Handoff, At: start, Claim: claimOf(old, l.ttl())}, old) != lease.OK {
 		if err := l.ended(); err != nil {
 			return nil, err
@@ -40,14 +42,14 @@ func (l *held) Handoff(ctx context.Context, ttl time.Duration) (*Lock, error) {
 			return nil, err
 		}
 	} else {
-		ttl = max(ttl, next.Until.Sub(start))
+		asked = max(asked, next.Until.Sub(start))
 	}
 	next.How, next.Rotate = protocol.HandedOff, false
 	l.k.see(Event{Context: ctx, Kind: EventReleased, Key: l.lease.Key, Lease: old.Lease, Took: start.Sub(l.since)}, func() {
 		l.k.undo(ctx, newLoose(next, ttl, start), nil) //nolint:errcheck // a panic is on its way
 		l.k.queues.Gone(&l.place)
 	})
-	return forUser(l.k.hold(ctx, false, next, ttl, renews, start, 0))
+	return forUser(l.k.hold(ctx, false, next, asked, renews, start, 0))
 }
 
 // ended is why the lock has; nil: it has not.
@@ -97,7 +99,7 @@ func (k *Locker) inherit(ctx context.Context, q *queue.Queue[loose], h *loose, t
 	if !now.Before(h.state.End()) {
 		return k.undo(ctx, h, &LostError{Key: h.lease.Key, Err: errors.New("its time was running out when it was handed off")})
 	}
-	if h.state.FreshFor(ttl, now) {
+	if h.state.FreshFor(ttl, now) { // for Options.Hold, too: a turn of this process is over after half a ttl
 		return nil
 	}
 	was, known := h.state.Claim(), !h.state.Secret()

@@ -34,6 +34,9 @@ type held struct {
 	cancel context.CancelCauseFunc
 	stop   context.CancelFunc // ends the renewal under way, if it is this lock's alone
 
+	asked time.Duration // the ttl that its user wants; Options.Hold may ask for more; mu guards it
+	stays time.Time     // until when Options.Hold keeps it; zero: a release removes it; mu guards it
+
 	why   error         // what the last step ended with
 	freed chan struct{} // closed when it has ended; nil: nobody waits for that
 
@@ -48,8 +51,8 @@ type held struct {
 // hold makes a Lock of a lease that has just been obtained. Its context ends with parent if
 // it is bound to it.
 func (k *Locker) hold(parent context.Context, bound bool, le Grant, ttl time.Duration, renew bool, start time.Time, tries int) (*held, error) {
-	l := &held{k: k, since: k.now(), parent: parent, bound: bound, lease: le}
-	l.state = lease.New(claimOf(le, ttl), renew, l.since)
+	l := &held{k: k, since: k.now(), parent: parent, bound: bound, lease: le, asked: ttl}
+	l.state = lease.New(claimOf(le, k.term(ttl)), renew, l.since)
 	if le.How == protocol.Adopted { // a part of it may still have the value that the adopter came with
 		l.state.On(lease.Event{Kind: lease.Disclose})
 	}
@@ -65,6 +68,11 @@ func (k *Locker) hold(parent context.Context, bound bool, le Grant, ttl time.Dur
 		k.see(Event{Context: parent, Kind: EventAcquired, Key: l.lease.Key, Lease: l.current().Lease, Took: l.since.Sub(start), Tries: tries}, func() {
 			l.release(context.Background()) //nolint:errcheck // a panic is on its way
 		})
+	}
+	if k.o.Hold > 0 { // it is its user's from here on
+		l.mu.Lock()
+		l.stays = l.since.Add(k.o.Hold)
+		l.mu.Unlock()
 	}
 	return l, nil
 }
@@ -243,9 +251,12 @@ func (l *held) Extend(ctx context.Context, ttl time.Duration) error {
 	}
 	defer l.end()
 	start := l.k.now()
-	if _, err := l.k.extend(ctx, l, extension{ttl: ttl}); err != nil {
+	if _, err := l.k.extend(ctx, l, extension{ttl: l.renewal(ttl, start)}); err != nil {
 		return err
 	}
+	l.mu.Lock()
+	l.asked = ttl
+	l.mu.Unlock()
 	l.k.see(Event{Context: ctx, Kind: EventExtended, Key: l.lease.Key, Lease: l.current().Lease, Took: l.k.elapsed(start)}, nil)
 	return nil
 }
@@ -294,6 +305,9 @@ func (l *held) release(ctx context.Context) error {
 		start = l.k.now()
 	}
 	defer l.end()
+	if l.is(func(*lease.State) bool { return start.Before(l.stays) }) {
+		return l.stay(ctx, caller, start)
+	}
 
 	ttl := l.ttl()
 	passable := l.is(func(s *lease.State) bool { return s.Passable(l.k.abilities.Rotates, ttl, start) })
@@ -320,6 +334,18 @@ func (l *held) release(ctx context.Context) error {
 			l.k.queues.Released(ctx, &l.place, ttl, start)
 		}
 	}()
+	l.k.see(Event{Context: caller, Kind: EventReleased, Key: l.lease.Key, Lease: l.current().Lease, Took: start.Sub(l.since), Err: err}, nil)
+	return err
+}
+
+// stay is a release before Options.Hold has passed: the lock is over here, its lease goes on to its end, and nobody in
+// this process is given the lock. As a release does, it finds out whether the key was still ours.
+func (l *held) stay(ctx, caller context.Context, start time.Time) error {
+	step, done := l.k.orCleanup(ctx)
+	_, err := l.k.read(step, l)
+	done()
+	l.on(lease.Event{Kind: lease.ReleaseDone}, Grant{}) // nothing of it is ours to remove
+	l.k.queues.Gone(&l.place)
 	l.k.see(Event{Context: caller, Kind: EventReleased, Key: l.lease.Key, Lease: l.current().Lease, Took: start.Sub(l.since), Err: err}, nil)
 	return err
 }

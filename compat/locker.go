@@ -253,7 +253,10 @@ func (k *Locker) valid(key string, ttl time.Duration) (string, error) {
 	if err := slot.Taken(key); err != nil {
 		return "", fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return key, k.validTTL(key, ttl)
+	if err := k.validTTL(key, ttl); err != nil || k.o.Hold <= 0 {
+		return key, err
+	}
+	return key, k.validTTL(key, k.o.Hold)
 }
 
 // validTTL returns ErrInvalid for a ttl that no lock can have, or that this one can't keep.

@@ -22,6 +22,13 @@ type Options struct {
 	// lock that can't be extended is held for its ttl.
 	NoRenew bool
 
+	// Hold keeps every lock from others for at least that long after it was taken, for work that must be done once in that time:
+	// jobs that many machines start by their own clocks, which differ. The lease is Hold at first, if the ttl is shorter, so it
+	// outlasts a process that dies. Release before Hold has passed leaves the lock to its lease: it says whether the lock was
+	// still ours, hands it to nobody, and removes nothing. So do Close and the end of Do. Where timestamps are compared with
+	// the clients' clocks (getsetlock), one that is ahead ends it sooner. Default: 0, none.
+	Hold time.Duration
+
 	// Poll bounds the pause between two looks at a held key, where no release will be heard of. A pause begins at a fiftieth
 	// of Poll and doubles with each look. At a key that changes hands a process looks so often that a release is
 	// noticed after a fiftieth of Poll, on average, by whichever of those that look; the more they are, the less often does

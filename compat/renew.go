@@ -56,7 +56,7 @@ func (k *Locker) renewBatch(batch []*held) (open []*held) {
 	var ttls []time.Duration
 	least := k.o.Timeout
 	for _, l := range batch {
-		ttl := l.ttl()
+		ttl := l.renewal(0, k.now())
 		le, v := k.ask(l, extension{ttl: ttl})
 		if v != lease.OK {
 			open = append(open, l)
@@ -97,13 +97,31 @@ func (l *held) renew() {
 	l.stop = cancel
 	l.mu.Unlock()
 	start := l.k.now()
-	_, err := l.k.extend(ctx, l, extension{ttl: l.ttl()})
+	_, err := l.k.extend(ctx, l, extension{ttl: l.renewal(0, start)})
 	l.mu.Lock()
 	l.stop = nil
 	l.mu.Unlock()
 	if ctx.Err() == nil { // else the lock is being released: nobody is interested
 		l.renewed(err, start)
 	}
+}
+
+// renewal is the ttl that an extension asks for: ttl, or that of the last one if it is 0, and not less than is left of
+// Options.Hold, in whole seconds, which every lock can have.
+func (l *held) renewal(ttl time.Duration, now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	left := l.stays.Sub(now)
+	switch {
+	case ttl == 0 && l.stays.IsZero():
+		ttl = l.state.Claim().TTL
+	case ttl == 0:
+		ttl = l.asked
+	}
+	if l.stays.IsZero() || left <= ttl {
+		return ttl
+	}
+	return (left + time.Second - 1).Truncate(time.Second)
 }
 
 // lingers is for how many ttls a lock is held when that is told.

@@ -51,6 +51,7 @@ var (
 	dialing     = promises("ADialThat")
 	bounded     = promises("CleanupIsBounded|CloseIsBounded|ASilentKey|ReleaseTokenAfter|CloseWaits|DoSays")
 	strange     = tested("compat/probe", "Strangers")
+	holding     = promises("Hold")
 
 	getset = tested("getsetlock", "^Test([^CM]|Classic)")
 	tx     = tested("txlock", "^Test([^CM]|Classic|Check)")
@@ -158,6 +159,12 @@ var table = []mutant{
 		swap("s.await(ctx, key, 0)", "s.await(ctx, key, limit.Of(ctx))"), promises("ManyAtOnce")),
 	row("a loss that a release finds is nobody's", "compat.held.on",
 		swap("e.Kind <= lease.Release", "e.Kind < lease.Release"), promises("ACallFindsTheEnd")),
+
+	row("a release removes what is to be held longer", "compat.held.release", never("l.is(func(*lease.State) bool { return start.Before(l.stays) })"), holding),
+	row("what is to be held longer is taken for its ttl", "compat.Locker.attempt", swap("k.term(ttl)", "ttl"), holding),
+	row("an extension shortens what is to be held longer", "compat.held.Extend", swap("l.renewal(ttl, start)", "ttl"), holding),
+	row("a renewal shortens what is to be held longer", "compat.held.renewal", always("l.stays.IsZero() || left <= ttl"), holding),
+	row("the release of a lock that stays does not look at it", "compat.held.stay", swap("l.k.read(step, l)", `"", step.Err()`), holding),
 
 	// The state machine.
 	row("only the monotonic clock ends a lease", "lease.Past",
@@ -606,7 +613,7 @@ var table = []mutant{
 	row("the limit of a Dial is said as the caller's deadline", "mux.within",
 		swap("limit.Within(ctx, limit.Real, patience)", "context.WithTimeout(ctx, patience)"), gaveUp, sharing),
 	row("a reply that is late on a shared connection is no ErrTimeout", "mux.Message.expire",
-		swap("c.leave(m, limit.ErrTimeout)", `c.leave(m, errors.New("no reply in time"))`),
+		swap("c.leave(m, limit.ErrTimeout)", `c.leave(m, redis.Error("no reply in time"))`),
 		sharing, gaveUp),
 	row("what has ended is released", "lease.State.On", never("!e.At.IsZero() && s.past(e.At)"), promises("WhatHasEnded")),
 	row("Do does not say that Close has released its lock", "compat.Locker.Do", never("errors.Is(released, ErrReleased) && l.isClosed() && !errors.Is(err, ErrClosed)"),
@@ -614,7 +621,7 @@ var table = []mutant{
 	row("Close does not wait for calls", "cleaning.Crew.Enter", drop("c.jobs++"), promises("NothingHappens")),
 	row("two Lockers share what one Backend keeps", "compat.owned", never("any(b) == any(s)"), promises("OneBackend")),
 	row("a step that panics keeps its connection", "compat.tries.abandon", drop("t.s.putBack(c)"), promises("PanicsLeave")),
-	row("a lock is nobody's when its heir panics", "compat.Locker.lock", drop("k.undo(op, g.Passed, nil)"), promises("PanicsLeave")),
+	row("a lock is nobody's when its heir panics", "compat.wait.await", drop("w.k.undo(w.ctx, g.Passed, nil)"), promises("PanicsLeave")),
 	row("a set whose time is up is left on its servers", "multilock.shares.of", swap("limit.Over(s.ctx)", "s.ctx.Err()"),
 		promises("OneTimeoutFor")),
 	row("the wait for a connection counts for nothing", "wire.Conn.Begin",

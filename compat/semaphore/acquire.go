@@ -144,8 +144,7 @@ func (k Lock) change(c *protocol.Conn, now time.Time, key string, old int) error
 
 // takeOne takes one of the slots that were free, each once, from one on that is chosen at random.
 func (k Lock) takeOne(c *protocol.Conn, now time.Time, key string, ttl time.Duration, free []int) (protocol.Lease, error) {
-	token := k.token()
-	from := first(token, len(free))
+	token, from := k.token(), k.first(len(free))
 	for i := range free {
 		l, err := k.take(c, now, key, ttl, free[(from+i)%len(free)], token)
 		if protocol.OutcomeOf(err) != protocol.Refused || !taken(err) {

@@ -38,7 +38,7 @@ package semaphore
 
 import (
 	"fmt"
-	"hash/fnv"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
@@ -77,6 +77,9 @@ type Options struct {
 	// that slot. A refused attempt may use up a number.
 	Fence bool
 
+	// Pick returns which of so many free slots is tried first, from 0. nil: one at random.
+	Pick func(free int) int
+
 	// Token returns the unique part of the next acquisition's value. nil: [protocol.NewToken].
 	Token func() string
 }
@@ -111,11 +114,12 @@ func (o Options) token() string {
 	return protocol.NewToken()
 }
 
-// first is which of n slots an acquisition tries first: as random as its token.
-func first(token string, n int) int {
-	h := fnv.New32a()
-	h.Write([]byte(token)) //nolint:errcheck // never fails
-	return int(h.Sum32() % uint32(n))
+// first is which of so many free slots is tried first.
+func (o Options) first(free int) int {
+	if o.Pick != nil {
+		return o.Pick(free)
+	}
+	return rand.IntN(free)
 }
 
 // unit is what TTLs are counted in.

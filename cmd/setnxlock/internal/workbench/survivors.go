@@ -33,7 +33,7 @@ func (q Question) survivors(progress func(Progress)) ([]Follower, error) {
 	list := []Follower{}
 	for n, l := range locks.All() {
 		if l.New == nil || l.Instead != "" || l.Flaw != "" || l.Name == p.Config.Algorithm ||
-			(l.Family() == "rw") != strings.HasPrefix(p.Config.Algorithm, "rw:") {
+			(l.Family() == "rw") != strings.HasPrefix(p.Config.Algorithm, "rw:") || (l.Family() == "semaphore") != strings.HasPrefix(p.Config.Algorithm, "semaphore") {
 			continue
 		}
 		c := p.Config

@@ -49,11 +49,11 @@ func Forget(s *oldredis.Server, n int) {
 	}
 }
 
-// Busy reports whether anything is there but fences and what stands for a
+// Busy reports whether anything is there but what remains when nobody holds the lock, and what stands for a
 // server that is down.
 func Busy(c *plan.Setup, entries []oldredis.Entry) bool {
 	for _, e := range entries {
-		if e.Key != plan.FenceKey(c.Key) && !strings.HasSuffix(e.Key, plan.DownKey) {
+		if !plan.Remains(c.Key, e.Key) && !strings.HasSuffix(e.Key, plan.DownKey) {
 			return true
 		}
 	}

@@ -232,12 +232,15 @@ type candidate struct {
 // candidates are the locks of the table that are of the same kind, in its order: those that are for
 // use and have no known flaw.
 func candidates(c plan.Config) []candidate {
-	if of := (&plan.Setup{Config: c}); of.Form() == plan.Members {
+	switch of := (&plan.Setup{Config: c}); {
+	case of.Entry(0).Most > 0:
+		return []candidate{{"semaphore", false}}
+	case of.Form() == plan.Members:
 		return []candidate{{"rw:read+rw:write", false}}
 	}
 	var list []candidate
 	for _, l := range locks.All() {
-		if plan.Shipped(l.Name) && l.Flaw == "" && l.Family() != "rw" {
+		if plan.Shipped(l.Name) && l.Flaw == "" && l.Family() != "rw" && !l.Shared {
 			list = append(list, candidate{l.Name, !l.Fences})
 		}
 	}

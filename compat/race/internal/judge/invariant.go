@@ -19,6 +19,7 @@ type BreachKind uint8
 const (
 	None BreachKind = iota
 	TwoHold
+	TooMany
 	staleWrite
 	removedAnothers
 	changedAnothers
@@ -40,6 +41,7 @@ const (
 var kinds = [...]struct{ invariant, text string }{
 	None:               {},
 	TwoHold:            {"exclusion", "%[1]s and %[2]s both hold the lock"},
+	TooMany:            {"exclusion", "more clients hold the lock than may, %[1]s and %[2]s among them"},
 	staleWrite:         {"fencing", "the storage accepts %[1]s's write after a newer holder's"},
 	removedAnothers:    {"ownership", "%[1]s removes the lock that %[2]s holds"},
 	changedAnothers:    {"ownership", "%[1]s changes the lock that %[2]s holds"},
@@ -114,6 +116,7 @@ type Judge struct {
 	Form                                                                plan.Form
 	Servers                                                             int
 	shared                                                              [plan.MaxClients]bool
+	most                                                                [plan.MaxClients]int // that hold it together; 0: any number
 	Skew                                                                [plan.MaxClients]int64
 }
 
@@ -126,7 +129,7 @@ func New(c *plan.Setup) *Judge {
 	j.Tracks = j.ownership || j.accuracy || j.ranks
 	for i := range c.Clients {
 		j.Skew[i] = c.SkewOf(i)
-		j.shared[i] = c.Entry(i).Among
+		j.shared[i], j.most[i] = c.Entry(i).Among, c.Entry(i).Most
 	}
 	return j
 }
@@ -361,7 +364,7 @@ func (j *Judge) State(st *Stances, now int64) Breach {
 	if !j.exclusion {
 		return Breach{}
 	}
-	first, alone := -1, false
+	first, alone, n, most := -1, false, 0, len(st)
 	for i := range j.c.Clients {
 		if !st[i].Holds || now+j.Skew[i] >= st[i].Until {
 			continue
@@ -369,6 +372,12 @@ func (j *Judge) State(st *Stances, now int64) Breach {
 		shared := j.shared[i] || st[i].Reads
 		if first >= 0 && (alone || !shared) {
 			return Breach{TwoHold, uint8(first), uint8(i)}
+		}
+		if j.most[i] > 0 {
+			most = min(most, j.most[i])
+		}
+		if n++; n > most {
+			return Breach{TooMany, uint8(max(first, 0)), uint8(i)}
 		}
 		if first < 0 || !shared {
 			first, alone = i, !shared

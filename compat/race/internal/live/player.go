@@ -278,7 +278,7 @@ func (w *World) arrive(d *Deed, i int) error {
 // run has the server run commands of client i's over a connection, late if it was given up.
 func (w *World) run(d *Deed, i int, conn *oldredis.Conn, cmds [][]string, refused int, late bool) client.Answer {
 	e, content, was := judge.Effect{Before: w.key(), Late: late}, w.Server.Snapshot(), w.onKeys()
-	w.onlooker.SetState(oldredis.ConnState{Watched: []oldredis.WatchedKey{{Key: w.c.Key}}})
+	w.onlooker.SetState(oldredis.ConnState{Watched: []oldredis.WatchedKey{{Key: w.c.Stands()}}})
 	replies, err := embedded.RunRefusing(w.Server, conn, cmds, refused)
 	e.Touched = w.onlooker.Dirty()
 	w.onlooker.SetState(oldredis.ConnState{})

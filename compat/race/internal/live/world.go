@@ -88,7 +88,7 @@ func (w *World) Stances() *judge.Stances {
 // key reads what is under the key.
 func (w *World) key() judge.KeyState {
 	for _, e := range w.Server.Snapshot().Entries(w.Server) {
-		if e.DB == 0 && e.Key == w.c.Key {
+		if e.DB == 0 && e.Key == w.c.Stands() {
 			k := judge.KeyState{Present: true, Alive: !e.Unreaped,
 				Value: w.value(e.Type + e.Value + strings.Join(e.Elements, "\x00"))}
 			if !e.Expires.IsZero() {
@@ -104,7 +104,7 @@ func (w *World) key() judge.KeyState {
 func (w *World) onKeys() map[string]string {
 	on := map[string]string{}
 	for _, e := range w.Server.Snapshot().Entries(w.Server) {
-		if n := plan.ServerOf(e.Key); e.DB == 0 && (e.Key == w.c.Key || n > 0 && e.Key == plan.KeyOn(w.c.Key, n)) {
+		if n := plan.ServerOf(e.Key); e.DB == 0 && (e.Key == w.c.Stands() || n > 0 && e.Key == plan.KeyOn(w.c.Key, n)) {
 			on[e.Key] = e.Type + e.Value + strings.Join(e.Elements, "\x00")
 		}
 	}
@@ -226,7 +226,7 @@ func (w *World) serve(d *Deed, c plan.Choice) error {
 	case plan.Jump:
 		w.jump(c.By)
 	case plan.Evict:
-		if !w.Server.Evict(plan.KeyOn(w.c.Key, c.Server)) {
+		if !w.Server.Evict(plan.KeyOn(w.c.Stands(), c.Server)) {
 			return disabled("there is no key to evict")
 		}
 	case plan.Down:

@@ -17,6 +17,9 @@ type Lock struct {
 	// their fleet is unsafe by itself, and only what it does to other fleets matters.
 	Among bool
 
+	// Most is how many hold it at most, if Among: one more is a violation. 0: any number may.
+	Most int
+
 	// Margins are the moments, relative to the time in a value, at which the lock begins to judge
 	// the value differently: because of a margin, or because it counts in whole seconds.
 	Margins []time.Duration

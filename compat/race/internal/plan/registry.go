@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -8,6 +9,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
+	"github.com/setnxlock/setnxlock/compat/semaphore"
+	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/internal/broken"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -21,6 +24,8 @@ type Entry struct {
 	NoFence bool // it has no fences to draw
 	Turns   bool // its waiters take turns, and a writer can go on as a reader
 	Pinned  int  // how many of a client's leases may pin their connections
+
+	beside string // its values stand on keys beside the key, of which this is the first; "": on the key
 }
 
 // A Form is where a lock keeps what it holds, and so how much of it the
@@ -72,6 +77,12 @@ var registry = sync.OnceValue(func() map[string]Entry {
 		all["rw:write/"+l.name] = Entry{Form: Members, Turns: true, Lock: Lock{Says: l.write,
 			New: func(token func() string, fence bool) protocol.Algorithm {
 				return rwlock.Write{Options: o(token, fence)}
+			}}}
+	}
+	for _, l := range semaphores {
+		all[l.name] = Entry{Form: Members, beside: "1", Lock: Lock{Says: fmt.Sprintf("at most %d of all clients hold it together, each in a slot of its own%s", l.n, l.says), Among: true, Most: l.n,
+			New: func(token func() string, fence bool) protocol.Algorithm {
+				return semaphore.Lock{Options: semaphore.Options{N: l.n, Slot: l.slot, Fence: fence, Token: token, Pick: func(int) int { return 0 }}}
 			}}}
 	}
 	all["redlock"] = Entry{Form: Quorum, apart: true, NoFence: true, Lock: Lock{Says: "a majority of three servers, " +
@@ -127,6 +138,23 @@ var readWrite = []struct {
 		rwlock.Options{Prefer: rwlock.ReadersFirst}},
 	{"writers-first", "a reader that gives way to every writer that waits",
 		"a writer that goes before every reader that waits", rwlock.Options{Prefer: rwlock.WritersFirst}},
+}
+
+// semaphores are of so many, over the locks of so many slots. All clients try the first slot first, so that they meet.
+var semaphores = []struct {
+	name string
+	n    int
+	says string
+	slot func(token func() string) protocol.Algorithm
+}{
+	{"semaphore", 2, "", nil},
+	{"semaphore/one", 1, "", nil},
+	{"semaphore/renamed", 2, " that is taken as tx:renamed is", func(token func() string) protocol.Algorithm {
+		return txlock.Renamed{Options: txlock.Options{Token: token}}
+	}},
+	{"semaphore/lua", 2, " that is taken as set:lua is", func(token func() string) protocol.Algorithm {
+		return setlock.Lua{Options: setlock.Options{Token: token}}
+	}},
 }
 
 // Pinnable are the algorithms that can go on watching their key.

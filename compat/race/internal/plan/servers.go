@@ -2,12 +2,18 @@ package plan
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // FenceKey is where key's fence is counted.
 func FenceKey(key string) string { return protocol.Aux(key, "fence") }
+
+// Remains reports whether a key stays beside another one that nobody holds: its fence, a semaphore's limit and its slots' fences.
+func Remains(key, beside string) bool {
+	return beside == FenceKey(key) || beside == protocol.Aux(key, "limit") || strings.HasPrefix(beside, key+":") && strings.HasSuffix(beside, ":fence")
+}
 
 // ServerCount is of how many servers a quorum is made.
 const ServerCount = 3

@@ -225,6 +225,14 @@ func (c *Setup) Form() Form {
 	return f
 }
 
+// Stands is the key on which a holder's value stands, of several the first.
+func (c *Setup) Stands() string {
+	if beside := c.Entry(0).beside; beside != "" {
+		return protocol.Aux(c.Key, beside)
+	}
+	return c.Key
+}
+
 // Alike reports whether two clients differ in nothing but their name.
 func (c *Setup) Alike(i, j int) bool {
 	return i == j || c.SkewOf(i) == c.SkewOf(j) && c.Runs(i) == c.Runs(j) && !c.Entry(i).apart

@@ -224,7 +224,7 @@ func (k *walker) take(s stand, m macro) *stand {
 			k.t.Fatal(err)
 		}
 		// In the midst of what the search does at once it does not look.
-		if n == len(m.choices)-1 || d.Breach.How != judge.Stuck && d.Breach.How != judge.TwoHold {
+		if n == len(m.choices)-1 || d.Breach.How != judge.Stuck && d.Breach.How != judge.TwoHold && d.Breach.How != judge.TooMany {
 			if first.How == judge.None {
 				first = d.Breach
 			}

@@ -127,7 +127,7 @@ func (t *transitions) describe(snap oldredis.Snapshot, deaths []int32) content {
 		if t.c.Servers() > 0 && strings.HasSuffix(e.Key, ":"+t.c.Key) {
 			ct.keys |= 1 << plan.ServerOf(e.Key)
 		}
-		if e.DB != 0 || e.Key != t.c.Key {
+		if e.DB != 0 || e.Key != t.c.Stands() {
 			continue
 		}
 		text := e.Type + e.Value + strings.Join(e.Elements, "\x00")

@@ -72,7 +72,7 @@ func (w *witness) answer(q inquiry) answered {
 	switch q.what {
 	case askRun:
 		w.actor.SetState(a.state(q.conn))
-		w.watcher.SetState(oldredis.ConnState{Watched: []oldredis.WatchedKey{{Key: w.c.Key}}})
+		w.watcher.SetState(oldredis.ConnState{Watched: []oldredis.WatchedKey{{Key: w.c.Stands()}}})
 		replies, err := embedded.RunRefusing(w.s, w.actor, a.commands(q.request), int(q.refused))
 		got := answered{cut: err != nil, yes: w.watcher.Dirty()}
 		if err == nil {
@@ -129,7 +129,7 @@ func (w *witness) perform(verb plan.Verb, now, n int32) {
 	case plan.Reap:
 		w.s.Reap()
 	case plan.Evict:
-		w.s.Evict(plan.KeyOn(w.c.Key, int(n)))
+		w.s.Evict(plan.KeyOn(w.c.Stands(), int(n)))
 	case plan.Down:
 		embedded.TakeDown(w.s, int(n))
 	case plan.Restart:

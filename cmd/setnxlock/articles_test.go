@@ -67,6 +67,11 @@ func wire(t *testing.T, name, server string) string {
 		}
 		var l protocol.Lease
 		ask = step(func() (err error) { l, err = a.Acquire(c, s.Now(), key, ttl); return err })
+		if strings.HasPrefix(name, "semaphore/") { // of two
+			s.Advance(time.Millisecond)
+			must.Get(a.Acquire(c, s.Now(), key, ttl))(t)
+			s.Advance(time.Millisecond)
+		}
 		refused = step(func() error { _, err := rival.Acquire(c, s.Now(), key, ttl); return err })
 		extended = step(func() error {
 			next, ch, err := a.Extend(s.Now(), l, ttl, false)
@@ -74,6 +79,9 @@ func wire(t *testing.T, name, server string) string {
 				_, err = c.Run(ch)
 			}
 			l = next
+			if errors.Is(err, errors.ErrUnsupported) {
+				return nil
+			}
 			return err
 		})
 		released = step(func() error { _, err := c.Run(a.Release(l)); return err })
@@ -132,7 +140,10 @@ func TestArticlesNameRaces(t *testing.T) {
 	for _, r := range catalogue.All() {
 		known[r.Name] = true
 	}
-	named := regexp.MustCompile("`((?:any|getset|tx|old|compat|set|rw|redlock|cluster)/[a-z0-9-]+)`").FindAllStringSubmatch(string(b), -1)
+	for _, l := range broken.Published() { // a semaphore's name looks like a race's
+		known[l.Name] = true
+	}
+	named := regexp.MustCompile("`((?:any|getset|tx|old|compat|set|rw|semaphore|redlock|cluster)/[a-z0-9-]+)`").FindAllStringSubmatch(string(b), -1)
 	if len(named) < 15 {
 		t.Errorf("%d races named", len(named))
 	}

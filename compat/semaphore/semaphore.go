@@ -33,7 +33,7 @@
 // not refused: such a lock takes that slot as long as it is held.
 //
 // Sources: consul lock -n, for what it is good for; Redis in Action, 6.3 (a sorted set, swept and ranked by the clients' clocks:
-// semaphore/skewed-sweep) and redis-semaphore (a list of tokens: semaphore/lost-token), for what goes wrong.
+// semaphore/slow-clock) and redis-semaphore (a list of tokens: semaphore/lost-token), for what goes wrong.
 package semaphore
 
 import (

@@ -22,7 +22,8 @@ type Lock struct {
 	Name   string
 	Says   string // one line
 	Bare   bool   // it makes sense only without compat.Locker
-	Shared bool   // several may hold it at once: it is a reader's
+	Shared bool   // several may hold it at once: it is a reader's, or a semaphore
+	Most   int    // how many may; 0: any number
 	New    func(token func() string, fence bool) protocol.Algorithm
 }
 

@@ -30,6 +30,12 @@ func Published() []Lock {
 			New: func(token func() string, _ bool) protocol.Algorithm { return mutexRead{token} }},
 		{Name: "rw:write/published", Says: "a writer as in the articles: a mutex around ZREMRANGEBYSCORE, ZCARD and SETNX",
 			New: func(token func() string, _ bool) protocol.Algorithm { return mutexWrite{token} }},
+		{Name: "semaphore/book", Says: "a semaphore of two as in Redis in Action: a sorted set, swept and ranked by the clients' clocks", Shared: true, Most: two,
+			New: func(token func() string, _ bool) protocol.Algorithm { return bookSemaphore{token} }},
+		{Name: "semaphore/fair", Says: "the fair one of Redis in Action, of two: ranked by a counter, which is drawn in a step of its own", Shared: true, Most: two,
+			New: func(token func() string, _ bool) protocol.Algorithm { return fairSemaphore{token} }},
+		{Name: "semaphore/lists", Says: "redis-semaphore of two, with its stale_client_timeout: a list of tokens, and a hash of who has which since when", Bare: true, Shared: true, Most: two,
+			New: func(token func() string, _ bool) protocol.Algorithm { return listSemaphore{token} }},
 	}
 }
 

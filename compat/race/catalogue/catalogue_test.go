@@ -75,6 +75,7 @@ const canonical = `
 	getset/equal-only
 	set/compare-then-del set/extend-adds set/older-successor rw/mutex-outrun rw/bare-mutex rw/expired-reader rw/extend-resurrects rw/compare-then-del rw/skewed-sweep
 	rw/starved-writer
+	semaphore/slow-clock semaphore/counter-outrun semaphore/lost-token semaphore/doubled-token
 	redlock/restart-forgets`
 
 // course is the order of teaching of races.md, section 8, the two starred races
@@ -212,7 +213,7 @@ func TestFind(t *testing.T) {
 			t.Errorf("Find(%q) = %q %t, want %q", name, s.Name, ok, want)
 		}
 	}
-	if g := Groups(); !slices.Equal(g, []string{"getset", "tx", "any", "old", "compat", "set", "rw", "redlock"}) {
+	if g := Groups(); !slices.Equal(g, []string{"getset", "tx", "any", "old", "compat", "set", "rw", "redlock", "semaphore"}) {
 		t.Errorf("groups %v", g)
 	}
 }

@@ -55,8 +55,9 @@ var registry = sync.OnceValue(func() map[string]Entry {
 		all[l.Name] = e
 	}
 	for _, l := range broken.Published() {
-		e := Entry{Lock: Lock{Says: l.Says, Among: l.Shared, New: l.New}}
-		if strings.HasPrefix(l.Name, "rw:") {
+		e := Entry{Lock: Lock{Says: l.Says, Among: l.Shared, Most: l.Most, Bare: l.Bare, New: l.New}}
+		e.apart = l.Most > 0 // they rank by their tokens
+		if strings.HasPrefix(l.Name, "rw:") || l.Most > 0 {
 			e.Form, e.NoFence = Members, true
 		}
 		all[l.Name] = e

@@ -2,13 +2,9 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -64,6 +60,7 @@ func (a *app) connect(ctx context.Context) (*deployment, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.place = p.name()
 	errs := make([]error, len(p.nodes))
 	var all sync.WaitGroup
 	for i, n := range p.nodes {
@@ -139,6 +136,9 @@ func (a *app) deployment() (*deployment, error) {
 		if err != nil {
 			return nil, err
 		}
+		if len(at) == 1 {
+			a.only = &one
+		}
 		named := a.introduction(one.host)
 		pool := a.pool(one, named)
 		p.nodes = append(p.nodes, node{one.host, compat.Pooled(pool), pool.Close, named})
@@ -158,7 +158,7 @@ func (a *app) pool(at address, named *introduction) *redis.Pool {
 		IdleTimeout: time.Second,
 		DialContext: func(ctx context.Context) (redis.Conn, error) {
 			if end := first.deadline(); !end.IsZero() && !time.Now().Before(end) {
-				return nil, errUnanswered(a.timeout)
+				return nil, errUnanswered{limit: a.timeout}
 			}
 			return named.dial(func() (redis.Conn, error) { return a.dial(ctx, at, first) })
 		},
@@ -174,33 +174,27 @@ func (a *app) unreachable(ctx context.Context, n node, err error) error {
 		err = late // whichever step it was
 	}
 	var refused redis.Error
-	switch {
-	case errors.As(err, &refused):
+	if errors.As(err, &refused) {
 		return a.explain(err)
-	case notRedis(err):
-		return exit.Because(statusUnavailable, fmt.Errorf("what answers at %s is not a Redis server: %w", n.name, err), reachHint(err))
 	}
-	return exit.Because(statusUnavailable, fmt.Errorf("no connection to %s: %w", n.name, err), reachHint(err))
+	return a.broken(n.name, err)
 }
 
-// reachHint is what may help against a connection that could not be made.
-func reachHint(err error) string {
-	var unknown x509.UnknownAuthorityError
-	var name x509.HostnameError
-	var record tls.RecordHeaderError
-	switch err := dialled(err); {
-	case errors.As(err, &unknown):
-		return "--tls-ca FILE names the authority that signed the server's certificate"
-	case errors.As(err, &name):
-		return "--tls-name NAME is whom the server's certificate is made out to"
-	case errors.As(err, &record):
-		return "it does not speak TLS: redis:// in place of rediss://"
-	case errors.Is(err, io.EOF):
-		return "it closed the connection: if it speaks TLS, its address is rediss://host:port"
-	case errors.Is(err, os.ErrPermission):
-		return "the socket may be opened by others than this user"
+// broken is the failure of a connection to a server.
+func (a *app) broken(server string, err error) *exit.Failure {
+	if said, ok := a.overheard(err); ok {
+		return a.explain(said)
 	}
-	return "give the server's address with --redis or in SETNXLOCK_REDIS"
+	c := causeOf(err)
+	switch {
+	case notRedis(err):
+		return exit.Because(statusUnavailable, fmt.Errorf("what answers at %s is not a Redis server: %w", server, err), foreignHint(err))
+	case c == nil:
+		return exit.Because(statusUnavailable, fmt.Errorf("no connection to %s: %w", server, err), addressWord)
+	case c.hint == addressWord && len(a.redis.list) == 0 && a.sentinel == "":
+		c.hint = "give the server's address with --redis or in SETNXLOCK_REDIS"
+	}
+	return exit.Because(statusUnavailable, fmt.Errorf("no connection to %s: %w", server, err), c.hint)
 }
 
 // notRedis reports that an answer was not in Redis's protocol.

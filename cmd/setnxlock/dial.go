@@ -109,6 +109,7 @@ func (a *app) dial(ctx context.Context, at address, first *firstAnswer) (redis.C
 	parent := ctx
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
+	var shaking atomic.Bool // hands, in vain
 	netDial := func(ctx context.Context, network, host string) (net.Conn, error) {
 		d := net.Dialer{KeepAlive: time.Minute}
 		raw, err := d.DialContext(ctx, network, host)
@@ -126,6 +127,7 @@ func (a *app) dial(ctx context.Context, at address, first *firstAnswer) (redis.C
 		t := tls.Client(c, config)
 		if err := t.HandshakeContext(ctx); err != nil {
 			c.Close()
+			shaking.Store(true)
 			return nil, err
 		}
 		return t, nil
@@ -143,20 +145,23 @@ func (a *app) dial(ctx context.Context, at address, first *firstAnswer) (redis.C
 			<-parent.Done() // a socket may notice the same end first
 		}
 		if parent.Err() == nil {
-			return nil, errUnanswered(a.timeout)
+			return nil, errUnanswered{a.timeout, shaking.Load()}
 		}
 	}
 	return conn, err
 }
 
 // errUnanswered is what is left of a connection that nobody answers in time.
-type errUnanswered time.Duration
+type errUnanswered struct {
+	limit time.Duration // 0: that of --wait
+	tls   bool          // it did not answer to TLS
+}
 
 func (e errUnanswered) Error() string {
-	if e == 0 {
+	if e.limit == 0 {
 		return "no answer"
 	}
-	return fmt.Sprintf("no answer within %v (--timeout)", time.Duration(e))
+	return fmt.Sprintf("no answer within %v (--timeout)", e.limit)
 }
 func (errUnanswered) Timeout() bool   { return true }
 func (errUnanswered) Temporary() bool { return true }

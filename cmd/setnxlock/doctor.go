@@ -80,11 +80,12 @@ type offset struct {
 
 // A canDo says of an ability whether the server has it.
 type canDo struct {
-	Name  string `json:"name"`
-	OK    bool   `json:"ok"`
-	Asked bool   `json:"asked"` // false: nothing is known of it
-	What  string `json:"what"`
-	Since string `json:"since"`
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Asked  bool   `json:"asked"`            // false: nothing is known of it
+	Denied bool   `json:"denied,omitempty"` // to this user: the server may have it
+	What   string `json:"what"`
+	Since  string `json:"since"`
 }
 
 func (a *app) doctor(asJSON bool) error {
@@ -174,6 +175,9 @@ func (a *app) diagnose(ctx context.Context, n node) (*diagnosis, error) {
 	if err != nil && !unfit(err) {
 		return nil, a.probing(ctx, n, err)
 	}
+	if err != nil && a.sentinelHere(err) {
+		return nil, a.notASentinel()
+	}
 	a.introduce(ctx, n, r)
 	d := &diagnosis{
 		Server: n.name, Version: r.Version, Kind: r.Kind, Own: r.Own, Role: r.Role, Master: r.Master,
@@ -210,9 +214,29 @@ func (d *diagnosis) judgeClock(ahead, plusMinus time.Duration) {
 func abilities(r probe.Report) []canDo {
 	var list []canDo
 	for _, a := range ability.All() {
-		list = append(list, canDo{string(a), r.Can(a), r.Answers[a].Verdict != ability.NotAsked, a.What(), a.Since()})
+		answer := r.Answers[a]
+		list = append(list, canDo{
+			Name: string(a), OK: r.Can(a), Asked: answer.Verdict != ability.NotAsked, Denied: forbidden(answer.Reply), What: a.What(), Since: a.Since(),
+		})
 	}
 	return list
+}
+
+// forbidden reports that a server's answer forbids this user what another may do.
+func forbidden(reply redis.Error) bool {
+	d := denial(reply)
+	return reply != "" && d != nil && d.About == "permission"
+}
+
+// says is what the table of abilities says of one.
+func (c canDo) says() string {
+	switch {
+	case c.Denied:
+		return "denied"
+	case !c.Asked:
+		return "?"
+	}
+	return yes(c.OK)
 }
 
 // print is the diagnosis for people.
@@ -255,17 +279,17 @@ func (d *diagnosis) print(s screen.Screen, verbose bool) error {
 	fmt.Fprintln(&b)
 	w = tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, c := range d.Can {
-		can := yes(c.OK)
-		if !c.Asked {
-			can = "?"
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\tsince %s\n", can, c.Name, c.What, c.Since)
+		fmt.Fprintf(w, "%s\t%s\t%s\tsince %s\n", c.says(), c.Name, c.What, c.Since)
 	}
 	w.Flush()
 	if verbose {
 		fmt.Fprintln(&b)
 		for _, c := range d.Checks {
-			fmt.Fprintf(&b, "%-4s %s\n", yes(c.OK), c.Name)
+			ok := yes(c.OK)
+			if !c.OK && strings.Contains(c.Answer, "NOPERM ") {
+				ok = "denied"
+			}
+			fmt.Fprintf(&b, "%-4s %s\n", ok, c.Name)
 			fmt.Fprintf(&b, "     asked   %s\n     answer  %s\n", c.Asked, c.Answer)
 		}
 	}

@@ -29,6 +29,9 @@ func (a *app) eachKeys(c redis.Conn, match string, yes bool, server *verdict.Ser
 	for cursor := "0"; ; {
 		reply, err := redis.Values(c.Do("SCAN", cursor, "MATCH", pattern, "COUNT", batch))
 		if errors.Is(conn.Lacks(err, "it has no SCAN", "KEYS"), protocol.ErrUnsafeServer) {
+			if a.sentinelHere(err) {
+				return a.notASentinel()
+			}
 			return a.allKeys(c, conn, pattern, yes, f)
 		}
 		var refused redis.Error

@@ -3,12 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
-	"net"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -100,21 +97,14 @@ func holderIn(value string) string {
 // seenOf is what was seen of a connection or a reply, without the words of the libraries around it.
 func seenOf(err error) string {
 	var refused redis.Error
-	var errno syscall.Errno
-	var network net.Error
-	var name *net.DNSError
-	switch dial := dialled(err); {
+	c := causeOf(err)
+	switch {
 	case errors.As(err, &refused):
 		return string(refused)
-	case errors.As(dial, &name):
-		return "no such host"
-	case errors.As(dial, &errno), errors.As(err, &errno):
-		return errno.Error()
-	case errors.Is(err, compat.ErrTimeout), errors.Is(err, context.DeadlineExceeded),
-		errors.As(dial, &network) && network.Timeout(), errors.As(err, &network) && network.Timeout():
+	case c != nil && c.hint != "":
+		return c.words
+	case errors.Is(err, compat.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
 		return "no answer"
-	case errors.Is(dial, io.EOF), errors.Is(dial, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return "it closed the connection"
 	}
 	return sentence(err)
 }

@@ -47,6 +47,9 @@ type app struct {
 	quiet    bool   // what went wrong is said, and nothing else
 
 	observer compat.Observer // of the locks; run's metrics
+
+	place string   // where the keys live, as messages call it
+	only  *address // the only server, if there is one
 }
 
 // say tells something on stderr: stdout is for answers, and for the child.
@@ -69,7 +72,7 @@ func tell(w io.Writer, f *exit.Failure) {
 // sentence is an error on one line, each of its parts once.
 func sentence(err error) string {
 	var parts []string
-	for line := range strings.SplitSeq(strings.ReplaceAll(err.Error(), "setnxlock: ", ""), "\n") {
+	for line := range strings.SplitSeq(strings.ReplaceAll(inWords(err), "setnxlock: ", ""), "\n") {
 		if all := strings.Join(parts, "; "); !strings.Contains(all, line) {
 			parts = append(parts, line)
 		}

@@ -330,7 +330,7 @@ func (a *app) reach(ctx context.Context, keys []string, f runFlags) (*held, erro
 		}
 		late := waiting.Err() != nil && ctx.Err() == nil
 		if late && errors.Is(err, context.DeadlineExceeded) { // --wait is over in the midst of it
-			err = cmp.Or(away, error(errUnanswered(0)))
+			err = cmp.Or(away, error(errUnanswered{}))
 		}
 		if !f.waitsForServer || ctx.Err() != nil || !passes(err) {
 			return nil, err

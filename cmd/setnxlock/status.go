@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -32,6 +33,14 @@ func (a *app) explain(err error) *exit.Failure {
 	if errors.As(err, &f) {
 		return f
 	}
+	if a.sentinelHere(err) {
+		return a.explain(a.notASentinel())
+	}
+	if errors.Is(err, protocol.ErrUnanswered) || errors.As(err, new(redis.Error)) {
+		if said, ok := a.overheard(err); ok {
+			err = said
+		}
+	}
 	var unsafe *protocol.UnsafeServerError
 	var denied *protocol.DeniedError
 	var refused redis.Error
@@ -55,12 +64,15 @@ func (a *app) explain(err error) *exit.Failure {
 	case errors.As(err, &denied):
 		what := *denied
 		what.Remedy = ""
-		return exit.Because(statusUnavailable, &what, a.hintFor(denied))
+		return exit.Because(statusUnavailable, &what, cmp.Or(answerHint(denied.Reply), a.hintFor(denied)))
 	case errors.As(err, &refused):
-		return exit.Because(statusUnavailable, fmt.Errorf("the server refuses: %w", err), a.hintFor(denial(refused)))
+		return exit.Because(statusUnavailable, fmt.Errorf("the server refuses: %w", err), cmp.Or(answerHint(refused), a.hintFor(denial(refused))))
 	}
 	if silent(err) {
 		return exit.Because(statusUnavailable, fmt.Errorf("the server does not answer: %w", err), fmt.Sprintf("a step may take %v: --timeout allows a slow server more", a.limit()))
+	}
+	if causeOf(err) != nil || notRedis(err) {
+		return a.broken(a.place, err)
 	}
 	return exit.Because(statusUnavailable, err, "")
 }

@@ -1,0 +1,252 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
+	"github.com/setnxlock/setnxlock/compat/guard"
+	"github.com/setnxlock/setnxlock/compat/probe"
+	"github.com/setnxlock/setnxlock/compat/protocol"
+)
+
+// A cause is why a connection could not be made, or broke.
+type cause struct {
+	inner string // what Go says of it
+	words string // what a user is told in its place
+	hint  string // what may help
+}
+
+const (
+	tlsHint     = "if it speaks TLS, its address is rediss://host:port"
+	plainHint   = "if it speaks no TLS, its address is redis://host:port"
+	addressWord = "check the address, in --redis or SETNXLOCK_REDIS, and that the server runs there"
+)
+
+// causeOf finds in an error what was seen of a connection; nil: it is about something else.
+func causeOf(err error) *cause {
+	dial := dialled(err)
+	for _, find := range []func(error) *cause{certificateCause, alertCause, networkCause} {
+		for _, e := range []error{dial, err} {
+			if c := find(e); c != nil {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
+// certificateCause is what is wrong with a server's certificate.
+func certificateCause(err error) *cause {
+	var unverified *tls.CertificateVerificationError
+	if !errors.As(err, &unverified) {
+		return nil
+	}
+	c := &cause{inner: unverified.Error()}
+	var unknown x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	switch {
+	case errors.As(err, &unknown):
+		c.words = "its certificate is signed by an authority that is not known here"
+		c.hint = "--tls-ca FILE names the authority that signed the server's certificate"
+	case errors.As(err, &name) && len(name.Certificate.DNSNames)+len(name.Certificate.IPAddresses) == 0:
+		c.words = "its certificate has its name in the Common Name alone, where nobody looks for it any more"
+		c.hint = "the server needs a certificate with that name as its subjectAltName"
+	case errors.As(err, &name):
+		c.words = "its certificate is for " + strings.Join(certified(name.Certificate), ", ") + ", and not for " + name.Host
+		c.hint = "--tls-name NAME is whom the server's certificate is made out to"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		c.words = "its certificate is not valid at this time: it is from " + invalid.Cert.NotBefore.Format(time.DateOnly) + " until " + invalid.Cert.NotAfter.Format(time.DateOnly)
+		c.hint = "the server needs a new certificate, or this machine's clock is wrong"
+	default:
+		c.words, c.hint = "its certificate can't be trusted", "the server needs a certificate for TLS servers, and --tls-ca FILE the authority that signed it"
+	}
+	return c
+}
+
+// certified are the names that a certificate is for.
+func certified(c *x509.Certificate) []string {
+	names := append([]string(nil), c.DNSNames...)
+	for _, ip := range c.IPAddresses {
+		names = append(names, ip.String())
+	}
+	return names
+}
+
+// alertCause is what the server refuses in TLS.
+func alertCause(err error) *cause {
+	var record tls.RecordHeaderError
+	var alert *net.OpError
+	switch {
+	case errors.As(err, &record):
+		return &cause{record.Error(), "it does not speak TLS", plainHint + ": redis:// in place of rediss://"}
+	case !errors.As(err, &alert) || alert.Op != "remote error":
+		return nil
+	}
+	c := &cause{alert.Error(), "it refuses the TLS connection", "see the server's log"}
+	switch strings.TrimPrefix(alert.Err.Error(), "tls: ") { // which has no type that could be told
+	case "certificate required", "handshake failure":
+		c.words, c.hint = "it asks for a client's certificate", "--tls-cert FILE and --tls-key FILE show one"
+	case "bad certificate", "unknown certificate authority", "unknown certificate", "certificate expired", "unsupported certificate":
+		c.words, c.hint = "it does not accept our certificate", "--tls-cert FILE and --tls-key FILE show one that its authority has signed"
+	case "protocol version not supported":
+		c.words, c.hint = "it speaks another version of TLS", "it needs TLS 1.2 or later"
+	}
+	return c
+}
+
+// networkCause is how a connection ended.
+func networkCause(err error) *cause {
+	c := &cause{hint: addressWord}
+	var at *net.OpError
+	var name *net.DNSError
+	var errno syscall.Errno
+	var late errUnanswered
+	switch {
+	case errors.As(err, &name):
+		c.inner, c.words = name.Error(), "there is no host of this name"
+		if name.IsTimeout || name.IsTemporary {
+			c.words = "its name can't be looked up at the moment"
+		}
+	case errors.As(err, &late):
+		c.inner, c.words, c.hint = late.Error(), late.Error(), "it hangs, or a firewall is in between; --timeout allows a slow server more"
+		if late.tls {
+			c.hint += "; " + plainHint
+		}
+	case errors.As(err, &at) && errors.As(at, &errno): // and not that of a file
+		c.inner, c.words = errno.Error(), errno.Error()
+		switch errno {
+		case syscall.ECONNREFUSED:
+			c.words = "connection refused"
+		case syscall.ECONNRESET, syscall.EPIPE:
+			c.words, c.hint = "it closed the connection", tlsHint
+		case syscall.ENOENT:
+			c.words, c.hint = "there is no such socket", "the server's configuration has its path: unixsocket"
+		case syscall.EACCES, syscall.EPERM:
+			c.hint = "the socket may be opened by others than this user"
+		}
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		c.inner, c.words, c.hint = "EOF", "it closed the connection", tlsHint
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			c.inner = "unexpected EOF"
+		}
+	case silent(err):
+		c.inner, c.words, c.hint = "i/o timeout", "no answer", "it hangs, or a firewall is in between; --timeout allows a slow server more"
+	default:
+		return nil
+	}
+	if errors.As(err, &at) {
+		c.inner = at.Error()
+	}
+	return c
+}
+
+// inWords is an error's text without the words of the libraries around what was seen.
+func inWords(err error) string {
+	text := err.Error()
+	for _, e := range []error{err, dialled(err)} {
+		if c := causeOf(e); c != nil {
+			text = strings.ReplaceAll(text, c.inner, c.words)
+		}
+	}
+	var ended *exit.Failure
+	if errors.As(err, &ended) && ended.Err == nil {
+		text = strings.ReplaceAll(text, ": "+ended.Error(), "")
+	}
+	for _, w := range [][2]string{
+		{"context canceled", "interrupted"}, {"context deadline exceeded", "no answer"}, {"i/o timeout", "no answer"},
+		{"probing the server: ", ""}, {"no connection: ", ""}, {"x509: ", ""},
+	} {
+		text = strings.ReplaceAll(text, w[0], w[1])
+	}
+	return clientWords().ReplaceAllString(text, "a reply of another form")
+}
+
+var clientWords = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`redigo[.:][^;)\n]*`) })
+
+// answerHint is what the user can do about what a server answered before it let anybody in.
+func answerHint(reply redis.Error) string {
+	said := string(reply)
+	for _, row := range []struct{ begins, hint string }{
+		{"ERR wrong number of arguments for 'auth'", "user names came with Redis 6: leave the user out, redis://:password@host, and --user"},
+		{"ERR Client sent AUTH, but no password is set", noPasswordHint},
+		{"ERR AUTH <password> called without any password", noPasswordHint},
+		{"ERR DB index is out of range", databaseHint},
+		{"ERR invalid DB index", databaseHint},
+		{"ERR SELECT is not allowed in cluster mode", "a cluster has database 0 alone: leave the number out"},
+		{"DENIED", "give the server a password (requirepass), or let it listen where its clients are (bind)"},
+		{"ERR max number of clients", "close connections of others, or raise its maxclients; run --wait waits for one"},
+		{"WRONGPASS", passwordHint + "; --user names another user than default"},
+	} {
+		if strings.HasPrefix(said, row.begins) {
+			return row.hint
+		}
+	}
+	return ""
+}
+
+const (
+	noPasswordHint = "this server has no password: leave it out of SETNXLOCK_PASSWORD, --password-file and the URL of --redis"
+	databaseHint   = "this server has fewer databases: redis://host:port/N with a smaller N, or raise its databases"
+)
+
+// overheard is what a server says to whoever connects, before it closes the connection: that it has too many clients, or is in
+// protected mode. A command that was sent meanwhile may have lost it.
+func (a *app) overheard(err error) (said redis.Error, ok bool) {
+	var refused redis.Error
+	closed := errors.As(err, &refused) && refused == probe.Closed || errors.Is(err, protocol.ErrUnanswered)
+	if c := causeOf(err); !closed && (c == nil || c.hint != tlsHint) || a.only == nil || a.only.tls {
+		return "", false
+	}
+	c, err := net.DialTimeout(a.only.network, a.only.host, time.Second)
+	if err != nil {
+		return "", false
+	}
+	defer c.Close()
+	c.SetReadDeadline(time.Now().Add(time.Second)) //nolint:errcheck // a read says so
+	line, err := bufio.NewReader(io.LimitReader(c, 4096)).ReadString('\n')
+	text, is := strings.CutPrefix(strings.TrimSpace(line), "-")
+	return redis.Error(text), is && err == nil
+}
+
+// sentinelHere reports that what answers is a Sentinel, which knows no command of a lock's.
+func (a *app) sentinelHere(err error) bool {
+	if a.only == nil || !strings.Contains(err.Error(), "unknown command") {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), a.timeout)
+	defer cancel()
+	c, err := a.dial(ctx, *a.only, nil)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	info, err := redis.String(c.Do("INFO", "server"))
+	return err == nil && strings.Contains(info, "redis_mode:sentinel")
+}
+
+// notASentinel is the failure where a Sentinel's address stands for its master's.
+func (a *app) notASentinel() error {
+	return exit.Because(statusUnavailable, errors.New("what answers at "+a.only.host+" is a Sentinel, and not the server that it watches"),
+		"--sentinel NAME@"+a.only.host+" asks it for the server, in place of --redis")
+}
+
+// foreignHint is what may help where something else than Redis answers.
+func foreignHint(err error) string {
+	if errors.Is(err, guard.ErrNotRESP) && strings.Contains(err.Error(), `'\x15'`) { // the alert with which TLS answers plain text
+		return tlsHint
+	}
+	return "it is another kind of server (a web server, say): " + addressWord
+}

@@ -83,7 +83,7 @@ func choose(ctx context.Context, source compat.Source, r Report, o Options) (c C
 		pass := func(why string, refused bool) { passed = append(passed, Passed{l.Name, why, refused, l}) }
 		lacks := l.Lacks(r.Can)
 		able := lacks == ""
-		if l.Name == "getset:classic" && !able || lacks == ability.SetIfEq { // it has no check of its own, or most servers lack that
+		if !able && (l.Name == "getset:classic" || l.OneOf != nil) { // it has no check of its own, or most servers and proxies lack that
 			pass(lacking(r, lacks), false)
 			continue
 		}

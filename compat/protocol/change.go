@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -206,6 +207,19 @@ func (ch *Change) cmds() []Cmd {
 		do = append(do[:len(do):len(do)], Cmd{"INCR", Aux(ch.Key, "fence")})
 	}
 	return do
+}
+
+// Commands are those that make the change in a transaction, the one that draws last: for a lock that carries changes out
+// itself (By), on a condition of its own ([Conn.CompareAndSet]).
+func (ch *Change) Commands() []Cmd {
+	cmds := slices.Clone(ch.cmds())
+	for i, m := range cmds {
+		if m[1] == nil {
+			cmds[i] = slices.Clone(m)
+			cmds[i][1] = ch.Key
+		}
+	}
+	return cmds
 }
 
 var deletion = []Cmd{{"DEL", nil}}

@@ -35,10 +35,7 @@ func (k Lock) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate 
 
 // proves has ch carried out on the condition, too, that limit is ours.
 func (k Lock) proves(key string, ch *protocol.Change) {
-	do, slot, value := ch.Do, ch.Key, ch.Value
-	if ch.Draw {
-		do = append(do, protocol.Cmd{"INCR", protocol.Aux(slot, "fence")})
-	}
+	do, slot, value := ch.Commands(), ch.Key, ch.Value
 	ch.Final = true // by WATCH, and whatever of its holder's may still come finds another value
 	ch.By = func(c *protocol.Conn) ([]any, error) {
 		return c.CompareAndSet([]string{slot, limitOf(key)}, nil, func(replies []any) ([]protocol.Cmd, error) {

@@ -274,9 +274,10 @@ func (a *app) seesAll(ctx context.Context, p *deployment, t *target) error {
 		if err != nil {
 			return nil
 		}
-		replies, _ := protocol.NewConn(c).Pipe(protocol.Cmd{"ZCARD", protocol.Aux(key, "readers")}, protocol.Cmd{"TYPE", key})
+		replies, _ := protocol.NewConn(c).Pipe(protocol.Cmd{"ZCARD", protocol.Aux(key, "readers")}, protocol.Cmd{"TYPE", key}, protocol.Cmd{"EXISTS", protocol.Aux(key, "limit")})
 		c.Close()
-		if len(replies) < 2 || replies[0] == int64(0) && replies[1] != "hash" && replies[1] != "zset" {
+		limited := len(replies) == 3 && replies[2] == int64(1) && a.holders == 0
+		if len(replies) < 2 || replies[0] == int64(0) && replies[1] != "hash" && replies[1] != "zset" && !limited {
 			continue
 		}
 		v, err := a.look(ctx, p.one(), key)
@@ -284,6 +285,8 @@ func (a *app) seesAll(ctx context.Context, p *deployment, t *target) error {
 		case err != nil:
 		case v.Lock == verdict.RW && !v.Obtainable:
 			return exit.Because(statusForeign, fmt.Errorf("%q %s: it is a lock for readers and a writer, and this one does not see the readers", key, v.Refusal()), "--algorithm rw:write, or rw:read")
+		case v.Lock == verdict.Slots && limited:
+			return exit.Because(statusForeign, fmt.Errorf("%q %s: up to so many clients hold it, and a plain lock does not see them", key, v.Refusal()), fmt.Sprintf("--limit %d", limitBeside(ctx, p.one(), key)))
 		case v.Lock == verdict.Theirs:
 			return exit.Because(statusForeign, fmt.Errorf("%q is a lock of %s's, which no lock of ours excludes", key, v.Clients[0]), "use another key")
 		}
@@ -332,7 +335,7 @@ func printHolder(w io.Writer, s verdict.Verdict) {
 		fmt.Fprintf(w, "owner\t%s\n", printable(s.Owner))
 	}
 	for _, h := range s.Holders {
-		fmt.Fprintf(w, "holder\t%s%s\n", printable(h.Value), holderEnd(h))
+		fmt.Fprintf(w, "holder\t%s%s%s\n", printable(h.Value), holderOwner(s, h), holderEnd(h))
 	}
 	fmt.Fprintf(w, "until\t%s\n", end(s.State, now))
 	fmt.Fprintf(w, "ttl\t%s\n", ttl(s.State))
@@ -404,6 +407,15 @@ func span(d time.Duration) string {
 		return fmt.Sprintf("%d days", days)
 	}
 	return d.Round(100 * time.Millisecond).String()
+}
+
+// holderOwner names the owner of one of several slots, which are different processes'.
+func holderOwner(s verdict.Verdict, h compat.Holder) string {
+	owner, ok := dialect.OwnerOf(h.Value)
+	if s.Lock != verdict.Slots || !ok {
+		return ""
+	}
+	return ", " + printable(owner)
 }
 
 func holderEnd(h compat.Holder) string {

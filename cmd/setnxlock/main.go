@@ -40,11 +40,12 @@ func execute(args []string, in, out, errs *os.File) int {
 type app struct {
 	in, out, errs *os.File
 	options
-	known    *cache // what servers answered: see remembered
-	owner    owner  // of the locks that this command takes
-	cautious bool   // dangers are said
-	fence    bool   // is drawn with each lock
-	quiet    bool   // what went wrong is said, and nothing else
+	known    *cache  // what servers answered: see remembered
+	owner    owner   // of the locks that this command takes
+	cautious bool    // dangers are said
+	fence    bool    // is drawn with each lock
+	quiet    bool    // what went wrong is said, and nothing else
+	holders  holders // run's --limit
 
 	observer compat.Observer // of the locks; run's metrics
 

@@ -22,7 +22,7 @@ type mixtures struct {
 
 func (m *mixtures) add(v verdict.Verdict) {
 	group := group(v.Key)
-	if group == "" || v.Kind == "" || v.Lock == verdict.Theirs || v.Lock == verdict.RW {
+	if group == "" || v.Kind == "" || v.Lock == verdict.Theirs || v.Lock == verdict.RW || v.Lock == verdict.Slots {
 		return
 	}
 	if m.kinds == nil {

@@ -125,6 +125,8 @@ func (a *app) releaseByToken(key string, f releaseFlags) error {
 	lock := verdict.Plain
 	if strings.HasPrefix(token, "r:") || strings.HasPrefix(token, "w:") {
 		lock = verdict.RW // of whatever algorithm: only that lock has such tokens
+	} else if ofSlot(token) {
+		lock = verdict.Slots
 	}
 	err = a.remove(ctx, v, key, lock, token)
 	for range 3 { // its holder may have extended the lock since, with a value that is its own as well
@@ -272,7 +274,7 @@ func values(v verdict.Verdict) []string {
 	switch {
 	case v.Status == compat.StatusFree:
 		return nil
-	case v.Lock != verdict.RW:
+	case v.Lock != verdict.RW && v.Lock != verdict.Slots:
 		return []string{v.Value}
 	}
 	var all []string
@@ -302,6 +304,8 @@ func (a *app) remove(ctx context.Context, v *view, key string, lock verdict.Lock
 	switch {
 	case lock == verdict.RW:
 		return a.removeSide(ctx, n, key, value)
+	case lock == verdict.Slots:
+		return a.removeSlot(ctx, n, key, value)
 	case v.locks != nil && key == v.key: // a quorum, several keys at once
 		return v.locks.ReleaseToken(ctx, key, value)
 	case lock == verdict.Pair:

@@ -325,7 +325,7 @@ func (of repairing) judge(v verdict.Verdict, given bool) (action, why string) {
 	switch {
 	case v.Status == protocol.StatusFree:
 		return doLeave, "there is no such key"
-	case v.Lock == verdict.Theirs, v.Lock == verdict.NoLock, v.Lock == verdict.RW:
+	case v.Lock == verdict.Theirs, v.Lock == verdict.NoLock, v.Lock == verdict.RW, v.Lock == verdict.Slots:
 		return doLeave, "it is a " + v.Format + ", which repair does not touch"
 	case v.TTL != protocol.NoTTL:
 		return doLeave, fmt.Sprintf("its TTL of %v runs: it is held", v.TTL.Round(time.Millisecond))

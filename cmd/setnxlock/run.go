@@ -32,6 +32,11 @@ are, for that long: 90s, 5m, or plain seconds.
 Several KEYs are one lock: COMMAND runs when all of them are held, whatever the order
 in which they are given; a wait for one holds none of the others.
 
+With --limit N up to N clients hold KEY at once, on Redis 2.2 and later. All give the
+same N: another one waits until nobody holds KEY. A fence is then of the holder's
+slot, the number before the colon of $SETNXLOCK_TOKEN: the storage remembers one for
+each.
+
 COMMAND runs in its own process group, which gets the terminal if there is one.
 SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH are passed on to
 that group; while setnxlock still waits, the first four end it. Ctrl-Z stops both:
@@ -89,6 +94,7 @@ const runExamples = `  setnxlock run nightly-report -- ./report.sh --year 2012
   setnxlock run --try nightly-report -- ./report.sh || echo "it runs elsewhere"
   setnxlock run --wait 1m --ttl 10s deploy -- make deploy
   setnxlock run accounts:1 accounts:2 -- ./transfer.sh
+  setnxlock run --limit 3 import -- ./import.sh
   setnxlock run --detach deploy -- sh -c 'ssh host2 at-job "$SETNXLOCK_HANDLE"'
   setnxlock run --adopt "$SETNXLOCK_HANDLE" -- ./second-half.sh
   setnxlock run --fence deploy -- sh -c './deploy "${SETNXLOCK_FENCE:?}"'`
@@ -147,6 +153,7 @@ func (a *app) runCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&f.try, "try", false, "try once: --wait 0")
 	duration.Var(cmd.Flags(), &f.grace, "grace", 5*time.Second, "from SIGTERM to SIGKILL when the lock is lost")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "say only what went wrong, not that KEY is held")
+	a.limitFlag(cmd)
 	cmd.Flags().BoolVar(&f.shared, "shared", false, "share KEY with other --shared runs: --algorithm rw:read")
 	cmd.Flags().IntVar(&f.busyStatus, "busy-status", statusBusy, "exit with `STATUS` if KEY is held; 0 says nothing")
 	cmd.Flags().BoolVar(&f.fence, "fence", false, "draw a fence, or don't run")
@@ -376,6 +383,9 @@ func (a *app) waitFor(ctx, waiting context.Context, p *deployment, keys []string
 
 // adopt goes on with a lock that another process has detached.
 func (a *app) adopt(ctx context.Context, p *deployment, f runFlags, o compat.Options) (*held, error) {
+	if a.holders == 0 && ofSlot(f.handle.Token) {
+		a.holders = limitBeside(ctx, p.one(), f.handle.Key)
+	}
 	t, err := a.named(ctx, p, f.handle.Key, f.fence, o)
 	if err != nil {
 		return nil, err

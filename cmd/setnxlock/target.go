@@ -25,6 +25,7 @@ type target struct {
 	asked []string                                         // the keys as they were given
 	keys  []string                                         // and as they stand on the server, in that order
 	looks func(context.Context) ([]verdict.Verdict, error) // at each key that can be looked at by itself
+	other func(context.Context) string                     // what other clients' --limit has to do with it
 }
 
 // target chooses the lock for keys, by what the servers can do.
@@ -91,6 +92,7 @@ func (a *app) named(ctx context.Context, p *deployment, key string, fence bool, 
 		return nil, err
 	}
 	t.locks = compat.NewLocker(b, o)
+	t.other = func(ctx context.Context) string { return a.otherLimit(ctx, p.one(), key) }
 	t.looks = func(ctx context.Context) ([]verdict.Verdict, error) {
 		if a.readable(keys) || a.apart(keys) {
 			return a.lookAll(ctx, p.one(), keys)
@@ -152,7 +154,13 @@ func (a *app) lockOn(ctx context.Context, n node, cluster bool, keys []string, f
 	if strings.HasPrefix(a.algorithm, "rw:") && len(keys) > 1 {
 		return nil, exit.Because(exit.Wrong, fmt.Errorf("%s takes one KEY", a.algorithm), "")
 	}
+	if err := a.limitWanted(keys); err != nil {
+		return nil, err
+	}
 	c, err := a.pick(ctx, n, keys[0], fence)
+	if err == nil && a.holders > 0 {
+		c.Algorithm, err = a.limited(ctx, n, keys[0], c, fence)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -254,7 +262,7 @@ func (a *app) busy(ctx context.Context, t *target, f runFlags) error {
 	case err == nil && verdict.Together(t.key, all).Status == compat.StatusFree:
 		text = t.says + " was held by other clients"
 	}
-	if f.wait > 0 {
+	if text += t.other(ctx); f.wait > 0 {
 		text += fmt.Sprintf("; not obtained within %v", time.Duration(f.wait))
 	}
 	return exit.Because(f.busyStatus, errors.New(text), "to see what holds it: "+a.line("inspect", t.asked...))

@@ -12,6 +12,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
+	"github.com/setnxlock/setnxlock/compat/semaphore"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
@@ -210,8 +211,15 @@ func (s *Server) more(c *protocol.Conn, now time.Time, one *Content) error {
 	switch {
 	case one.Type == "zset" && of == "readers":
 		return s.readers(c, now, one, base)
-	case one.Type == "none" && s.Beside, one.Type == "string" && strings.HasPrefix(one.Value, "w:"):
+	case one.Type == "none" && s.Beside:
+		if err := s.readers(c, now, one, one.Key); err != nil || one.Lock != Plain {
+			return err
+		}
+		return s.slots(c, now, one, one.Key)
+	case one.Type == "string" && strings.HasPrefix(one.Value, "w:"):
 		return s.readers(c, now, one, one.Key)
+	case one.Type == "string" && slotOf(*one) != "":
+		return s.slots(c, now, one, slotOf(*one))
 	case one.Type == "string" && pair && one.Key == owner && one.TTL == protocol.NoTTL:
 		st, err := getsetlock.TwoKeys{}.Inspect(c, now, strings.TrimPrefix(one.Key, PairPrefix))
 		if err == nil && st.Status != protocol.StatusFree {
@@ -239,6 +247,34 @@ func (s *Server) readers(c *protocol.Conn, now time.Time, one *Content, key stri
 	return err
 }
 
+// slotOf is the key of whose semaphore a key is a slot, as its value says; "" if it is none.
+func slotOf(one Content) string {
+	n := strconv.Itoa(semaphore.Slot(one.Value))
+	if n == "0" {
+		return ""
+	}
+	for at := len(one.Key); ; {
+		if at = strings.LastIndex(one.Key[:at], ":"+n); at < 1 {
+			return ""
+		}
+		if protocol.Aux(one.Key[:at], n) == one.Key {
+			return one.Key[:at]
+		}
+	}
+}
+
+// slots looks at key as at a semaphore. What is not one stays what it is.
+func (s *Server) slots(c *protocol.Conn, now time.Time, one *Content, key string) error {
+	st, err := semaphore.Lock{Options: semaphore.Options{Millis: s.Millis}}.Inspect(c, now, key)
+	if errors.Is(err, protocol.ErrForeign) {
+		return nil
+	}
+	if err == nil && len(st.Holders) > 0 {
+		one.Key, one.Lock, one.Other = key, Slots, &st
+	}
+	return err
+}
+
 // timed reports whether the server's best lock is one of times: there is neither WATCH nor EVAL.
 // It is asked once.
 func (s *Server) timed(c *protocol.Conn, key string) bool {
@@ -262,7 +298,7 @@ func passed(value string, now time.Time) bool {
 }
 
 // beside are the names of the keys that our locks keep beside a key.
-var beside = []string{"fence", "readers", "waiting", "queue", "next", "mutex", "waiters", "wake"}
+var beside = []string{"fence", "readers", "waiting", "queue", "next", "mutex", "waiters", "wake", "limit"}
 
 // Beside returns the key that key stands beside, as protocol.Aux names such keys, and what it is
 // there: "fence", "readers", …; "" if it is none.

@@ -60,6 +60,7 @@ type Lock string
 const (
 	Plain  Lock = ""         // one string on one key
 	RW     Lock = "rw"       // readers and a writer
+	Slots  Lock = "slots"    // a semaphore's
 	Pair   Lock = "two keys" // an owner and a deadline
 	Theirs Lock = "theirs"   // a hash or a sorted set of a client that we can't join, nor release: Clients has it
 	NoLock Lock = "no lock"  // a list, a set, …
@@ -88,7 +89,7 @@ func (l Lens) Judge(c Content, now time.Time) Verdict {
 	default:
 		v.ofString(l, c, now)
 	}
-	v.Obtainable = v.Status == protocol.StatusFree || v.Status == protocol.StatusDead && l.takes(c, now)
+	v.Obtainable = v.Status == protocol.StatusFree || v.Status == protocol.StatusDead && l.takes(c, now) || c.Lock == Slots && c.Other.Open
 	if c.length > 0 && c.Other == nil {
 		v.Value, v.Cut = beginning(c.Value, c.length), true
 	}
@@ -139,6 +140,9 @@ func (v *Verdict) ofComposite() {
 		if v.Status == protocol.StatusFree {
 			v.Wrong, v.Clients, v.Why, v.Kind, v.Sure = nil, nil, nil, "", ""
 		}
+	case Slots:
+		v.Kind, v.Clients, v.Sure = "semaphore", []string{"setnxlock semaphore"}, Certain
+		v.Why = []string{"the limit and the slots beside the key are of this lock"}
 	case Pair:
 		v.Kind, v.Clients, v.Sure = string(dialect.TwoKeys), []string{"mlanett-redis-lock"}, Likely
 		v.Why = []string{"the key's name is as this client writes it"}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/locks"
+	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/compat/semaphore"
+	"github.com/spf13/cobra"
+)
+
+// A holders value is --limit: how many may hold KEY at once; 0: it is a lock.
+type holders int
+
+func (h *holders) String() string { return "" }
+func (h *holders) Type() string   { return "N" }
+
+func (h *holders) Set(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > semaphore.Most {
+		return fmt.Errorf("it is a number from 1 to %d", semaphore.Most)
+	}
+	*h = holders(n)
+	return nil
+}
+
+// limitFlag adds --limit to run.
+func (a *app) limitFlag(cmd *cobra.Command) {
+	cmd.Flags().VarP(&a.holders, "limit", "n", "let at most `N` clients hold KEY at once, each with a lease of its own (a semaphore)")
+}
+
+// limited is the semaphore whose slots are the lock that was picked.
+func (a *app) limited(ctx context.Context, n node, key string, c candidate, fence bool) (protocol.Algorithm, error) {
+	l, ok := locks.Get(c.name)
+	if l.Name == "semaphore" {
+		l, ok = locks.Get("tx:guarded")
+	}
+	if !ok || l.Slots == nil {
+		return nil, exit.Because(statusUnavailable, fmt.Errorf("--limit needs a lock of tokens with a TTL, and %s is none", c.name), "Redis 2.2 and later have tx:guarded")
+	}
+	var err error
+	for _, o := range l.Fallbacks(locks.Options{Fence: fence, Millis: true, Owner: a.owner.text(), Limit: int(a.holders)}) {
+		made := candidate{name: l.Name, Algorithm: l.Slots(o)}
+		if err = a.check(ctx, n, made, key); err == nil {
+			return made.Algorithm, nil
+		}
+		if !unfit(err) {
+			break
+		}
+	}
+	return nil, err
+}
+
+// limitBeside is the limit that stands beside key; 0: there is none, or it can't be read.
+func limitBeside(ctx context.Context, n node, key string) holders {
+	c, err := n.source.Get(ctx, key)
+	if err != nil {
+		return 0
+	}
+	defer c.Close()
+	limit, _ := redis.Int(c.Do("GET", protocol.Aux(key, "limit")))
+	return holders(limit)
+}
+
+// otherLimit says why a client with --limit waits for a key that has free slots.
+func (a *app) otherLimit(ctx context.Context, n node, key string) string {
+	if theirs := limitBeside(ctx, n, key); a.holders != 0 && theirs != 0 && theirs != a.holders {
+		return fmt.Sprintf("; it is held with --limit %d, and not %d, as long as anybody holds it", theirs, a.holders)
+	}
+	return ""
+}
+
+// ofSlot reports that a token is a semaphore's: it names its slot, before what is our own token or random.
+func ofSlot(token string) bool {
+	_, rest, _ := strings.Cut(token, ":")
+	_, owned := dialect.OwnerOf(token)
+	return semaphore.Slot(token) > 0 && (owned || len(rest) == 32 && strings.Trim(rest, "0123456789abcdef") == "")
+}
+
+// removeSlot gives back the slot that a token names.
+func (a *app) removeSlot(ctx context.Context, n node, key, token string) (err error) {
+	l, _ := locks.Get("semaphore")
+	for _, o := range l.Fallbacks(locks.Options{Millis: true}) {
+		c := candidate{name: l.Name, Algorithm: l.New(o)}
+		if err = a.check(ctx, n, c, key); err == nil {
+			return compat.NewOn(n.source, c.Algorithm, a.lockOptions()).ReleaseToken(ctx, key, token)
+		}
+	}
+	return err
+}
+
+// limitWanted refuses what can't be limited, and a semaphore without a limit.
+func (a *app) limitWanted(keys []string) error {
+	switch {
+	case a.holders == 0 && a.algorithm == "semaphore":
+		return exit.Because(exit.Wrong, errors.New("a semaphore needs --limit N"), "")
+	case a.holders == 0:
+		return nil
+	case len(keys) > 1, a.algorithm == "redlock", a.algorithm == "bridge", strings.HasPrefix(a.algorithm, "rw:"), a.dialect != "":
+		return exit.Because(exit.Wrong, errors.New("--limit is for one KEY, and a lock of tokens on one server"), "")
+	}
+	return nil
+}

@@ -43,6 +43,8 @@ type Event struct {
 	Until    int64  `json:"until,omitempty"`
 	Fence    int64  `json:"fence,omitempty"`
 	Shared   bool   `json:"shared,omitempty"`   // Got: a reader has it
+	Most     int    `json:"most,omitempty"`     // Got: so many may have it, each in a slot; 0: it is no semaphore
+	Slot     int    `json:"slot,omitempty"`     // Got: the slot, to which the fence belongs
 	From     string `json:"from,omitempty"`     // Got: the hold of the writer that it was until then
 	Unplaced bool   `json:"unplaced,omitempty"` // Got: it was over when it was told, and nobody knows since when
 	There    bool   `json:"there,omitempty"`    // Changed: the key has a value
@@ -57,7 +59,7 @@ type Kind string
 
 // The kinds of verdicts.
 const (
-	Exclusion  Kind = "exclusion"     // two hold a key at once, and are not both readers
+	Exclusion  Kind = "exclusion"     // two hold a key at once, and are not both readers, or more hold a semaphore than may
 	Fencing    Kind = "fencing"       // a fence falls, or is missing
 	FalseLoss  Kind = "false loss"    // "lost", and its time was not up, and nobody took the key
 	UntoldLoss Kind = "loss not told" // the client of a lock that is gone believes in it, or is told of no loss
@@ -85,6 +87,7 @@ type Hold struct {
 	Until, End, Gone int64 // Gone is when its release had returned; Never: not yet
 	Fence            int64
 	Shared, Unplaced bool
+	Most, Slot       int    // of a semaphore
 	How              string // what its Ends said
 
 	from   *Hold // the writer that it was

@@ -26,6 +26,13 @@ func reads(asked, got, end int, id string, fence int64) []Event {
 	return s
 }
 
+// slot is a section in a slot of a semaphore of two.
+func slot(n, got, end int, id string, fence int64) []Event {
+	s := section(id, 0, got, end, fence)
+	s[0].Most, s[0].Slot = 2, n
+	return s
+}
+
 // told says of a section that its release said ErrLost, at a moment.
 func told(at int, s []Event) []Event {
 	return append(s, Event{Op: Lost, ID: s[0].ID, At: ms(at), Until: s[0].Until, Text: "lease lost"})
@@ -98,6 +105,16 @@ func TestJudge(t *testing.T) {
 		{"two readers, the second told first", all{reads(0, 60, 100, "a", 1), reads(0, 50, 200, "b", 2)}, ""},
 		{"a writer beside a reader", all{reads(0, 1, 100, "a", 1), section("b", 0, 50, 200, 2)}, "exclusion"},
 		{"a reader beside a writer", all{section("a", 0, 1, 100, 1), reads(0, 50, 200, "b", 2)}, "exclusion"},
+
+		{"two of a semaphore of two", all{slot(1, 1, 100, "a", 1), slot(2, 50, 200, "b", 1)}, ""},
+		{"three of a semaphore of two", all{slot(1, 1, 100, "a", 1), slot(2, 50, 200, "b", 1), slot(3, 60, 200, "c", 1)}, "exclusion exclusion"},
+		{"three, one after the other had ended", all{slot(1, 1, 100, "a", 1), slot(2, 50, 200, "b", 1), slot(1, 100, 200, "c", 2)}, ""},
+		{"three, the first told last", all{slot(2, 50, 200, "b", 1), slot(3, 60, 200, "c", 1), slot(1, 1, 100, "a", 1)}, "exclusion exclusion"},
+		{"two in one slot", all{slot(1, 1, 100, "a", 1), slot(1, 50, 200, "b", 2)}, "exclusion"},
+		{"a plain lock beside a semaphore", all{slot(1, 1, 100, "a", 1), section("b", 0, 50, 200, 2)}, "exclusion"},
+		{"a fence that falls in a slot", all{slot(1, 1, 100, "a", 2), slot(2, 101, 150, "b", 1), slot(1, 160, 200, "c", 2)}, "fencing"},
+		{"lost, and nobody took the slot", all{told(160, slot(1, 1, 150, "a", 1)), slot(2, 155, 180, "b", 2)}, "false loss"},
+		{"lost to another, in the slot", all{told(160, slot(1, 1, 150, "a", 1)), slot(2, 2, 180, "c", 1), slot(1, 155, 180, "b", 2)}, ""},
 
 		{"a fence that falls", all{section("a", 0, 1, 100, 2), section("b", 101, 102, 200, 2)}, "fencing"},
 		{"a fence that falls by a loss",

@@ -125,7 +125,7 @@ func (j *Judge) on(h *Hold, e Event) {
 // got begins a hold.
 func (j *Judge) got(k *key, e Event) {
 	h := &Hold{ID: e.ID, Key: e.Key, By: e.By, Asked: e.Asked, Got: e.At, Until: e.Until, End: Never, Gone: Never,
-		Fence: e.Fence, Shared: e.Shared, Unplaced: e.Unplaced, from: j.holds[e.From], fence: e.Fence, since: len(k.changes),
+		Fence: e.Fence, Shared: e.Shared, Unplaced: e.Unplaced, Most: e.Most, Slot: e.Slot, from: j.holds[e.From], fence: e.Fence, since: len(k.changes),
 		told: []ack{{e.At, e.Until}}}
 	if h.Until < h.Got {
 		h.Got = max(h.Asked, h.Until)
@@ -181,15 +181,31 @@ func (j *Judge) alone(h *Hold, others []*Hold) {
 			if j.Prompt {
 				since = a.acknowledged(b.Got)
 			}
+			if most := min(a.Most, b.Most); most > 0 && a.Slot != b.Slot {
+				if n := j.keys[h.Key].heldAt(b.Got); n > most {
+					j.found(Exclusion, b, since, b.Got, "%s got it beside %s: then %d have it, and %d may", b.ID, a.ID, n, most)
+				}
+				continue
+			}
 			j.found(Exclusion, b, since, b.Got,
 				"%s got it beside %s, whose lease lasts another %v", b.ID, a.ID, left)
 		}
 	}
 }
 
+// heldAt is how many have the key at a moment.
+func (k *key) heldAt(at int64) (n int) {
+	for _, o := range k.holds {
+		if !o.judged && o.Got <= at && at < o.Over() {
+			n++
+		}
+	}
+	return n
+}
+
 // fences checks that the i-th hold's fence is higher than that of the last who had the key alone, and a writer's higher
 // than those of the readers since; that the same is true of those behind it, if it was told late; and that no writer
-// came in while another became this reader.
+// came in while another became this reader. Each slot of a semaphore has fences of its own.
 func (j *Judge) fences(k *key, i int) {
 	h := k.holds[i]
 	if h.Fence == 0 {
@@ -197,7 +213,7 @@ func (j *Judge) fences(k *key, i int) {
 		return
 	}
 	falls := func(o, h *Hold) bool {
-		falls := !(o.Shared && h.Shared || o.Unplaced || h.Unplaced) && h.Fence <= o.Fence
+		falls := !(o.Shared && h.Shared || o.Unplaced || h.Unplaced) && o.Slot == h.Slot && h.Fence <= o.Fence
 		if falls {
 			since := min(o.Asked, h.Asked)
 			if j.Prompt {
@@ -208,12 +224,12 @@ func (j *Judge) fences(k *key, i int) {
 		return falls
 	}
 	for n := i - 1; n >= 0; n-- {
-		if o := k.holds[n]; falls(o, h) || !o.Shared && !o.Unplaced {
+		if o := k.holds[n]; falls(o, h) || o.Slot == h.Slot && !o.Shared && !o.Unplaced {
 			break
 		}
 	}
 	for _, o := range k.holds[i+1:] {
-		if falls(h, o); !o.Shared && !o.Unplaced {
+		if falls(h, o); o.Slot == h.Slot && !o.Shared && !o.Unplaced {
 			break
 		}
 	}
@@ -250,13 +266,17 @@ func (j *Judge) falseLoss(h *Hold, why string) {
 	}
 }
 
-// Finish looks for false losses on keys that nobody observed. Who had a key next shows that it was taken, and so does a
+// Finish looks for false losses on keys that nobody observed. Who had a key, or its slot, next shows that it was taken, and so does a
 // gap between the two fences: another had it in between, and never learnt it.
 func (j *Judge) Finish() {
 	for _, k := range j.keys {
 		for i, h := range k.holds {
 			taken := func(o *Hold) bool { return o.Asked < h.lost.At || j.Fenced && o.Fence > h.Fence+1 }
-			if len(k.changes) == 0 && h.lost.At != 0 && !slices.ContainsFunc(k.holds[i+1:min(i+2, len(k.holds))], taken) {
+			if len(k.changes) != 0 || h.lost.At == 0 {
+				continue
+			}
+			next := slices.IndexFunc(k.holds[i+1:], func(o *Hold) bool { return o.Slot == h.Slot })
+			if next < 0 || !taken(k.holds[i+1+next]) {
 				j.falseLoss(h, "nobody took it")
 			}
 		}

@@ -57,6 +57,8 @@ var (
 	tx     = tested("txlock", "^Test([^CM]|Classic|Check)")
 	set    = tested("compat/setlock", "")
 	rw     = tested("compat/rwlock", "^Test([^CLMSFP]|Fence|Foreign|Plain|Skewed)")
+	slots  = tested("compat/semaphore", "AtMost|Limit|Others|Lost")
+	three  = simulation("-lock", "semaphore tx:guarded")
 	crowd  = tested("compat/rwlock", "LongWritersAreNotPassedOver")
 
 	following = tested("compat", "StepThatFollows")
@@ -393,6 +395,14 @@ var table = []mutant{
 		swap("return l, &protocol.HeldError{Key: l.Key}", "err = nil")),
 	row("an extension that draws keeps the fence it had", "setlock.Options.extend",
 		drop("Draw: o.draws(l)"), set, settling, batches, promised),
+
+	// semaphore.
+	row("a slot that was taken by another limit counts", "semaphore.Lock.take", always("err == nil && limit == k.N"), slots),
+	row("a lost reply is settled by the slot alone", "semaphore.Lock.Extend", never(`l.How == ""`), slots),
+	row("the limit changes while a slot is held", "semaphore.Lock.change", never("slot != nil"), slots),
+	row("the limit ends before its holders", "semaphore.Lock.Extend", drop("ch.Do = append(ch.Do, keeps(l.Key))"), slots),
+	row("a slot that another took first ends the attempt", "semaphore.Lock.takeOne", always("protocol.OutcomeOf(err) != protocol.Refused || !taken(err)"), slots),
+	row("one more is let in than may", "semaphore.Lock.look", swap("reads(key, k.N)", "reads(key, k.N+1)"), three),
 
 	// rwlock.
 	row("a writer does not watch the readers", "rwlock.Write.Acquire",

@@ -18,6 +18,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/history"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/compat/semaphore"
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
@@ -273,6 +274,9 @@ func (j *judge) holds(x *worker, c client, l *compat.Lock, key string, from *hol
 	got.By, got.Key, got.Shared, got.Asked = c.p.name(), key, c.shared, time.Now().Add(-longest).UnixNano()
 	if from != nil {
 		got.From = from.id
+	}
+	if got.Most = j.w.Kind.most; got.Most > 0 {
+		got.Slot = semaphore.Slot(l.Token())
 	}
 	if !h.believes() { // it was over before: its time was up, or a clock was set, or Close released it
 		left := l.Until().Sub(c.p.clock.Now())
@@ -625,6 +629,9 @@ func (j *judge) leftovers() {
 				continue
 			}
 			ttl, _ := redis.Int(j.ask(i, "TTL", key))
+			if j.w.Kind.most > 0 && strings.Contains(key, ":limit:") && ttl > 0 { // it lasts for a day
+				continue
+			}
 			name := strings.TrimPrefix(strings.TrimPrefix(key, before), j.w.Options.Prefix)
 			if _, locked := j.keys[name]; locked && !j.w.Kind.AnyClock && ttl < 0 {
 				continue

@@ -26,6 +26,7 @@ type Kind struct {
 	Replicated bool // what counts is on the replica too, and survives its promotion
 
 	several bool // one lock is several keys
+	most    int  // how many hold it at once, at most, each in a slot; 0: it is no semaphore
 	make    maker
 	reader  maker // of who holds it beside others; nil: nobody does
 	moved   maker // of half of the fleet's programs, which have gone on to another lock; nil: none have
@@ -122,7 +123,7 @@ func Kinds() []Kind {
 		replicated.make = on(func(m making) protocol.Algorithm { return sentinel.Replicated{Algorithm: l.New(m.of(l))} })
 		kinds = append(kinds, turn, quorum, replicated)
 	}
-	return slices.Concat(kinds, readersAndWriters(), bridges())
+	return slices.Concat(kinds, readersAndWriters(), semaphores(), bridges())
 }
 
 // inTurn is a maker of sets of l, taken one after the other.
@@ -164,6 +165,21 @@ func readersAndWriters() []Kind {
 			reader: on(func(m making) protocol.Algorithm { return rwlock.Read{Options: options(read, m)} })})
 	}
 	return append(kinds, Kind{Name: "in turn rw", Servers: 1, Versions: since("2.2"), several: true, make: inTurn(write), reader: inTurn(read)})
+}
+
+// semaphores are of two, over the locks that can be slots.
+func semaphores() []Kind {
+	var kinds []Kind
+	for _, name := range []string{"tx:guarded", "set:lua"} {
+		l, _ := locks.Get(name)
+		kinds = append(kinds, Kind{Name: "semaphore " + name, Servers: 1, Versions: since(l.Since), AnyClock: true, Fences: true, most: 2,
+			make: on(func(m making) protocol.Algorithm {
+				o := m.of(l)
+				o.Limit = 2
+				return l.Slots(o)
+			})})
+	}
+	return kinds
 }
 
 // since are the versions from v on.

@@ -16,6 +16,7 @@ const (
 	SidekiqUnique = "sidekiq-unique-jobs-7"
 	RubySemaphore = "redis-semaphore-0.3"
 	Symfony       = "symfony-lock-5.2"
+	NodeSemaphore = "npm-redis-semaphore-5"
 )
 
 // RecogniseHash is [Recognise] for a key that holds a hash: a lock of Redisson's, which has a field
@@ -87,48 +88,52 @@ func isTime(value string) bool {
 }
 
 // RecogniseSet is [Recognise] for a key that holds a sorted set: a lock of Symfony's since 5.2, which has a member for
-// each holder, with the end of its lease in milliseconds, and one called __write__ if it is the writer's.
-func RecogniseSet(_ string, members map[string]float64, ttl time.Duration, now time.Time) []Finding {
+// each holder, with the end of its lease in milliseconds, and one called __write__ if it is the writer's; or a semaphore of
+// redis-semaphore for Node, which has a UUID for each holder, with the time at which it came.
+func RecogniseSet(key string, members map[string]float64, ttl time.Duration, now time.Time) []Finding {
 	var owners []string
 	latest := 0.0
-	for member, end := range members {
-		if end < 9e11 || end > beyond*1000 {
+	for member, ms := range members {
+		if !SetMember(key, member) || ms < 9e11 || ms > beyond*1000 {
 			return nil
 		}
-		latest = max(latest, end)
-		if member == writer {
-			continue
+		latest = max(latest, ms)
+		if member != writer {
+			owners = append(owners, member)
 		}
-		if !SymfonyMember(member) {
-			return nil
-		}
-		owners = append(owners, member)
 	}
 	if owners == nil {
 		return nil
 	}
 	slices.Sort(owners)
-	of := Finding{
-		Kind: SortedSet, What: "a sorted set of tokens and their ends", Owner: strings.Join(owners, " "), Clock: "server",
-		Status: Alive, Until: time.UnixMilli(int64(latest)),
-		Candidates: []Candidate{{Symfony, Likely, []string{"its locks are sorted sets of 44 characters of base64 and the end of the lease"}}},
+	of := Finding{Kind: SortedSet, Owner: strings.Join(owners, " "), Clock: "server", Status: Alive}
+	if strings.HasPrefix(key, semaphores) {
+		of.What = "a sorted set of tokens and times"
+		of.Candidates = []Candidate{{NodeSemaphore, Likely, []string{"its semaphores are sorted sets of UUIDs, called semaphore:NAME"}}}
+		return []Finding{of.ends(ttl, now)}
 	}
+	of.What, of.Until = "a sorted set of tokens and their ends", time.UnixMilli(int64(latest))
+	of.Candidates = []Candidate{{Symfony, Likely, []string{"its locks are sorted sets of 44 characters of base64 and the end of the lease"}}}
 	if ttl < 0 {
 		of.wrong("a lock of Symfony's without a TTL: another client has removed it")
 	}
 	return []Finding{of}
 }
 
-// writer is the member of a sorted set of Symfony's that says that its holder is alone.
-const writer = "__write__"
+const (
+	writer     = "__write__"  // the member that says that a holder of Symfony's is alone
+	semaphores = "semaphore:" // begins the keys of redis-semaphore for Node
+)
 
-// SymfonyMember reports whether a member of a sorted set is as Symfony writes them.
-func SymfonyMember(member string) bool {
-	if member == writer {
-		return true
+// SetMember reports whether a member of the sorted set on a key is as the clients write them whose locks
+// RecogniseSet finds.
+func SetMember(key, member string) bool {
+	if strings.HasPrefix(key, semaphores) {
+		id, n, several := strings.Cut(member, "_")
+		return isUUID(id) && (!several || digits(n))
 	}
 	b, err := base64.StdEncoding.Strict().DecodeString(member)
-	return err == nil && len(b) == 32
+	return member == writer || err == nil && len(b) == 32
 }
 
 // A part of a lock that another key stands for says nothing by itself: the tokens that are free, the

@@ -25,6 +25,7 @@ func TestRecogniseHash(t *testing.T) {
 		{digest + ":LOCKED", map[string]string{"name": "1795238718.9412"}, -1, "", ""},
 		{digest + ":LOCKED", map[string]string{job: "Ada"}, -1, "", ""},
 		{digest + ":LOCKED", nil, -1, "", ""},
+		{"SEMAPHORE:ex:GRABBED", map[string]string{"0": "1795821001.3906"}, -1, dialect.RubySemaphore, dialect.Persistent}, // of Redis-Semaphore 0.2.2 for Python
 		{"SEMAPHORE:disk:GRABBED", map[string]string{"0": "yes"}, -1, "", ""},
 		{"room:GRABBED", map[string]string{"Ada": "1795238718.94"}, -1, "", ""},
 	} {
@@ -33,6 +34,29 @@ func TestRecogniseHash(t *testing.T) {
 		case c.client == "" && found == nil:
 		case len(found) != 1 || found[0].Formats()[0] != c.client || found[0].Status != c.status || found[0].Owner == "":
 			t.Errorf("%s %v: %+v, want %s, %s", c.key, c.fields, found, c.client, c.status)
+		}
+	}
+}
+
+// The semaphores of redis-semaphore 5.6.2 for Node: one token a holder, and several.
+func TestRecogniseSemaphore(t *testing.T) {
+	const one, two = "11f0f76f-037c-4b50-939e-ecc80a7de5a6", "e2f39a24-a4e8-4905-b187-565a71cb7de1"
+	for _, c := range []struct {
+		key     string
+		members map[string]float64
+		owner   string
+	}{
+		{"semaphore:disk", map[string]float64{one: 1795820994984, two: 1795820994886}, one + " " + two},
+		{"semaphore:cpu", map[string]float64{one + "_0": 1795820994996, one + "_1": 1795820994996}, one + "_0 " + one + "_1"},
+		{"disk", map[string]float64{one: 1795820994984}, ""},
+		{"semaphore:disk", map[string]float64{"ada": 1795820994984}, ""},
+		{"semaphore:disk", map[string]float64{one: 7}, ""},
+	} {
+		found := dialect.RecogniseSet(c.key, c.members, time.Minute, moment)
+		switch {
+		case c.owner == "" && found == nil:
+		case len(found) != 1 || found[0].Owner != c.owner || found[0].Formats()[0] != dialect.NodeSemaphore || !found[0].Until.Equal(moment.Add(time.Minute)):
+			t.Errorf("%s %v: %+v, want %q", c.key, c.members, found, c.owner)
 		}
 	}
 }
@@ -60,7 +84,7 @@ func TestRecogniseSet(t *testing.T) {
 			t.Errorf("%v: %+v, want %q", c.members, found, c.owner)
 		}
 	}
-	for _, name := range []string{dialect.Symfony, dialect.SidekiqUnique, dialect.RubySemaphore} {
+	for _, name := range []string{dialect.Symfony, dialect.SidekiqUnique, dialect.RubySemaphore, dialect.NodeSemaphore} {
 		if _, err := dialect.Lookup(name); !errors.Is(err, dialect.ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -184,7 +184,7 @@ func theirs(c *protocol.Conn, now time.Time, one *Content, size any) {
 		}
 		found = dialect.RecogniseHash(one.Key, fields, one.TTL, now)
 	} else {
-		if first, err := redis.Strings(size, nil); err != nil || len(first) == 0 || !dialect.SymfonyMember(first[0]) {
+		if first, err := redis.Strings(size, nil); err != nil || len(first) == 0 || !dialect.SetMember(one.Key, first[0]) {
 			return
 		}
 		scores, err := redis.Strings(c.Do("ZRANGE", one.Key, 0, 64, "WITHSCORES"))

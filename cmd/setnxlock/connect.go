@@ -182,11 +182,15 @@ func (a *app) unreachable(ctx context.Context, n node, err error) error {
 
 // broken is the failure of a connection to a server.
 func (a *app) broken(server string, err error) *exit.Failure {
-	if said, ok := a.overheard(err); ok {
+	if said := a.overheard(err); said != nil {
 		return a.explain(said)
 	}
 	c := causeOf(err)
 	switch {
+	case strings.Contains(err.Error(), "unknown command 'SENTINEL'"):
+		return exit.Because(statusUnavailable, fmt.Errorf("what answers at %s is no Sentinel: %w", shownList(a.sentinel), err), "--sentinel NAME@host:port has the Sentinels' addresses (port 26379), and --redis the server's")
+	case a.sentinel != "" && (c == nil || c.hint == addressWord):
+		return exit.Because(statusUnavailable, fmt.Errorf("no connection to %s: %w", server, err), "check the addresses of --sentinel, and that the Sentinels run there and know this name")
 	case notRedis(err):
 		return exit.Because(statusUnavailable, fmt.Errorf("what answers at %s is not a Redis server: %w", server, err), foreignHint(err))
 	case c == nil:

@@ -100,6 +100,9 @@ func TestMessages(t *testing.T) {
 		{"no password set, before 6", at(func(t *testing.T) string { return startOld(t, "2.4") }, "redis://:pw@%s"), "the server refuses: ERR Client sent AUTH, but no password is set", "this server has no password: leave it out", false, "ERR Client sent AUTH, but no password is set"},
 		{"database 99", at(real(), "redis://%s/99"), "the server refuses: ERR DB index is out of range", "this server has fewer databases", false, "ERR DB index is out of range"},
 		{"a cluster", at(startNode, "%s"), "(MOVED [0-9]+ 127|a node of a cluster|one node of a cluster)", "--cluster", true, "MOVED"},
+		{"no cluster", at(real(), "%s", "--cluster"), "the server refuses.*: ERR This instance has cluster support disabled", "this server is no node of a cluster: leave --cluster out", false, "ERR This instance has cluster support disabled"},
+		{"no Sentinel", at(real(), "%s", "--sentinel", "SAME", "--timeout", "2s"), "what answers at 127.0.0.1:[0-9]+ is no Sentinel", "--sentinel NAME@host:port has the Sentinels' addresses", false, "is no Sentinel"},
+		{"no Sentinel there", at(func(*testing.T) string { return "127.0.0.1:1" }, "%s", "--sentinel", "SAME", "--timeout", "2s"), "no connection to m, as 127.0.0.1:1 say: no master: .*: connection refused", "check the addresses of --sentinel", false, "no connection to"},
 		{"a Sentinel", at(func(t *testing.T) string { return startSentinel(t) }, "%s"), "what answers at 127.0.0.1:[0-9]+ is a Sentinel, and not the server that it watches", "--sentinel NAME@127.0.0.1:[0-9]+ asks it", false, "is a Sentinel, and not the server that it watches"},
 		{"HTTP", at(func(t *testing.T) string {
 			l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -121,11 +124,17 @@ func TestMessages(t *testing.T) {
 				t.Errorf("docs/troubleshooting.md has no row of %q", test.page)
 			}
 			args := test.args(t)
+			for i := range args {
+				args[i] = strings.Replace(args[i], "SAME", "m@"+args[1], 1)
+			}
 			says, hint := regexp.MustCompile(test.says), regexp.MustCompile(test.hint)
 			for _, command := range [][]string{
 				{"run", "--try", "job", "--", "true"}, {"run", "--try", "--algorithm", "set:lua", "job", "--", "true"},
 				{"inspect", "job"}, {"doctor"}, {"release", "--force", "--yes", "job"}, {"survey"},
 			} {
+				if command[0] == "survey" && slices.Contains(args, "--cluster") {
+					continue // wrong usage
+				}
 				out, errs, status := cli(t, nil, append(slices.Clone(args), command...)...)
 				if status == 0 && test.reads && command[0] != "run" {
 					continue // it only reads

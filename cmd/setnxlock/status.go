@@ -37,7 +37,7 @@ func (a *app) explain(err error) *exit.Failure {
 		return a.explain(a.notASentinel())
 	}
 	if errors.Is(err, protocol.ErrUnanswered) || errors.As(err, new(redis.Error)) {
-		if said, ok := a.overheard(err); ok {
+		if said := a.overheard(err); said != nil {
 			err = said
 		}
 	}

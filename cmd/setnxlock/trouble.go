@@ -171,10 +171,16 @@ func inWords(err error) string {
 	} {
 		text = strings.ReplaceAll(text, w[0], w[1])
 	}
+	text = dialWords().ReplaceAllString(text, "") // of errors that are text alone by now
 	return clientWords().ReplaceAllString(text, "a reply of another form")
 }
 
-var clientWords = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`redigo[.:][^;)\n]*`) })
+var (
+	clientWords = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`redigo[.:][^;)\n]*`) })
+	dialWords   = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`\b(?:dial|read|write) (?:tcp|unix)(?:: lookup \S+(?: on \S+)?| \S+?): (?:(?:connect|read|write): )?`)
+	})
+)
 
 // answerHint is what the user can do about what a server answered before it let anybody in.
 func answerHint(reply redis.Error) string {
@@ -186,6 +192,7 @@ func answerHint(reply redis.Error) string {
 		{"ERR DB index is out of range", databaseHint},
 		{"ERR invalid DB index", databaseHint},
 		{"ERR SELECT is not allowed in cluster mode", "a cluster has database 0 alone: leave the number out"},
+		{"ERR This instance has cluster support disabled", "this server is no node of a cluster: leave --cluster out"},
 		{"DENIED", "give the server a password (requirepass), or let it listen where its clients are (bind)"},
 		{"ERR max number of clients", "close connections of others, or raise its maxclients; run --wait waits for one"},
 		{"WRONGPASS", passwordHint + "; --user names another user than default"},
@@ -202,23 +209,36 @@ const (
 	databaseHint   = "this server has fewer databases: redis://host:port/N with a smaller N, or raise its databases"
 )
 
-// overheard is what a server says to whoever connects, before it closes the connection: that it has too many clients, or is in
-// protected mode. A command that was sent meanwhile may have lost it.
-func (a *app) overheard(err error) (said redis.Error, ok bool) {
+// overheard is what a server says to whoever connects, before it closes the connection: that it has too many clients, is in
+// protected mode, or wants a certificate. A command that was sent meanwhile may have lost it. nil: it says nothing.
+func (a *app) overheard(err error) error {
 	var refused redis.Error
 	closed := errors.As(err, &refused) && refused == probe.Closed || errors.Is(err, protocol.ErrUnanswered)
-	if c := causeOf(err); !closed && (c == nil || c.hint != tlsHint) || a.only == nil || a.only.tls {
-		return "", false
+	if c := causeOf(err); !closed && (c == nil || c.hint != tlsHint) || a.only == nil {
+		return nil
 	}
-	c, err := net.DialTimeout(a.only.network, a.only.host, time.Second)
+	raw, err := net.DialTimeout(a.only.network, a.only.host, time.Second)
 	if err != nil {
-		return "", false
+		return nil
 	}
-	defer c.Close()
-	c.SetReadDeadline(time.Now().Add(time.Second)) //nolint:errcheck // a read says so
+	defer raw.Close()
+	raw.SetDeadline(time.Now().Add(time.Second)) //nolint:errcheck // a read says so
+	c := raw
+	if a.only.tls {
+		config := a.tls.Clone()
+		if config.ServerName == "" {
+			config.ServerName, _, _ = net.SplitHostPort(a.only.host)
+		}
+		c = tls.Client(raw, config)
+	}
 	line, err := bufio.NewReader(io.LimitReader(c, 4096)).ReadString('\n')
-	text, is := strings.CutPrefix(strings.TrimSpace(line), "-")
-	return redis.Error(text), is && err == nil
+	if alert := alertCause(err); alert != nil {
+		return err
+	}
+	if text, is := strings.CutPrefix(strings.TrimSpace(line), "-"); is && err == nil {
+		return redis.Error(text)
+	}
+	return nil
 }
 
 // sentinelHere reports that what answers is a Sentinel, which knows no command of a lock's.

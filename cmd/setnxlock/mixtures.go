@@ -96,16 +96,42 @@ func (m *mixtures) clashes() []mixture {
 func (m mixture) inWords() string {
 	var words []string
 	for _, k := range m.Kinds {
-		words = append(words, kindWords[dialect.Kind(k)])
+		words = append(words, kindInWords(dialect.Kind(k)))
 	}
 	return strings.Join(words, " and ")
 }
 
-var kindWords = map[dialect.Kind]string{
-	dialect.Seconds: "times in seconds", dialect.FloatSeconds: "times in seconds with a fraction", dialect.Millis: "times in milliseconds",
-	dialect.Nanos: "times in nanoseconds", dialect.OwnedSeconds: "times in seconds with an owner", dialect.OwnedMillis: "times in milliseconds with an owner",
-	dialect.BinSeconds: "times in eight bytes", dialect.InAction: "tokens (UUIDs)", dialect.Python: "tokens (hexadecimal)", dialect.Owned: "names of owners",
-	dialect.Scripted: "tokens", dialect.Flag: "flags", dialect.Watched: "texts", dialect.TwoKeys: "owners with a time on another key",
+// kindInWords is a kind for people.
+func kindInWords(k dialect.Kind) string {
+	switch k {
+	case dialect.Seconds:
+		return "times in seconds"
+	case dialect.FloatSeconds:
+		return "times in seconds with a fraction"
+	case dialect.Millis:
+		return "times in milliseconds"
+	case dialect.Nanos:
+		return "times in nanoseconds"
+	case dialect.OwnedSeconds:
+		return "times in seconds with an owner"
+	case dialect.OwnedMillis:
+		return "times in milliseconds with an owner"
+	case dialect.BinSeconds:
+		return "times in eight bytes"
+	case dialect.InAction:
+		return "tokens (UUIDs)"
+	case dialect.Python:
+		return "tokens (hexadecimal)"
+	case dialect.Owned:
+		return "names of owners"
+	case dialect.Flag:
+		return "flags"
+	case dialect.Watched:
+		return "texts"
+	case dialect.TwoKeys:
+		return "owners with a time on another key"
+	}
+	return "tokens"
 }
 
 // unmixable says why kinds can't share keys; "" if they can.

@@ -195,20 +195,20 @@ var ErrUnknown = errors.New("setnxlock: no such dialect")
 var ErrUnsupported = errors.New("setnxlock: a dialect that is not to be shared")
 
 // refused are the clients whose locks are no strings, with the reason why ours do not join them.
-var refused = map[string]string{
-	SidekiqUnique: "its locks are hashes and lists beside a digest, which its own scripts keep. Give it keys of its own",
-	RubySemaphore: "its locks are lists and hashes, which its waiters wait on. Give it keys of its own",
-	NodeSemaphore: "its semaphores are sorted sets with a member for each holder. Give it keys of its own",
-	Symfony:       "its locks are sorted sets, with a member for each holder: its scripts refuse the string that a lock of ours is, and ours the set. Both exclude each other, but none can wait for the other, or release it",
-	Redisson:      "its locks are hashes, with a field for each holder: it throws at the string that a lock of ours is, and renews and releases by its own scripts. Give it keys of its own, or let it and ours both guard the resource with a third lock",
+var refused = [...]struct{ client, why string }{
+	{SidekiqUnique, "its locks are hashes and lists beside a digest, which its own scripts keep. Give it keys of its own"},
+	{RubySemaphore, "its locks are lists and hashes, which its waiters wait on. Give it keys of its own"},
+	{NodeSemaphore, "its semaphores are sorted sets with a member for each holder. Give it keys of its own"},
+	{Symfony, "its locks are sorted sets, with a member for each holder: its scripts refuse the string that a lock of ours is, and ours the set. Both exclude each other, but none can wait for the other, or release it"},
+	{Redisson, "its locks are hashes, with a field for each holder: it throws at the string that a lock of ours is, and renews and releases by its own scripts. Give it keys of its own, or let it and ours both guard the resource with a third lock"},
 }
 
 // Lookup returns the format of a name, ignoring case. The error is ErrUnknown, or ErrUnsupported for
 // Redisson and others whose locks are no strings.
 func Lookup(name string) (Format, error) {
-	for known, why := range refused {
-		if strings.EqualFold(known, name) {
-			return Format{}, fmt.Errorf("%w: %s: %s", ErrUnsupported, known, why)
+	for _, r := range refused {
+		if strings.EqualFold(r.client, name) {
+			return Format{}, fmt.Errorf("%w: %s: %s", ErrUnsupported, r.client, r.why)
 		}
 	}
 	for _, f := range formats() {

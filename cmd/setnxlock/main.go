@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
@@ -44,6 +45,7 @@ type app struct {
 	owner    owner   // of the locks that this command takes
 	cautious bool    // dangers are said
 	fence    bool    // is drawn with each lock
+	hold     time.Duration
 	quiet    bool    // what went wrong is said, and nothing else
 	holders  holders // run's --limit
 

@@ -111,7 +111,7 @@ func (a *app) onServer(key string) (string, error) {
 
 // lockOptions are the Locker's, as the flags have them. Keys have their prefix already.
 func (a *app) lockOptions() compat.Options {
-	o := compat.Options{Timeout: a.timeout, Observer: a.observer}
+	o := compat.Options{Timeout: a.timeout, Observer: a.observer, Hold: a.hold}
 	if a.verbose {
 		o.Observer = compat.Slog(a.log())
 		if a.observer != nil {

@@ -37,6 +37,11 @@ same N: another one waits until nobody holds KEY. A fence is then of the holder'
 slot, the number before the colon of $SETNXLOCK_TOKEN: the storage remembers one for
 each.
 
+A job of cron's on many machines is to run once: --hold 10m keeps the lock for ten
+minutes after it was taken, also when COMMAND has ended, however it has, and when
+this machine dies. The machines' clocks differ, and one that is a minute late would
+else find the lock free and run the job again.
+
 COMMAND runs in its own process group, which gets the terminal if there is one.
 SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH are passed on to
 that group; while setnxlock still waits, the first four end it. Ctrl-Z stops both:
@@ -92,6 +97,7 @@ const runStatus = `  0      COMMAND succeeded, and the lock was held until it en
 
 const runExamples = `  setnxlock run nightly-report -- ./report.sh --year 2012
   setnxlock run --try nightly-report -- ./report.sh || echo "it runs elsewhere"
+  0 2 * * *  setnxlock run -q --try --hold 10m nightly -- ./report.sh  # cron
   setnxlock run --wait 1m --ttl 10s deploy -- make deploy
   setnxlock run accounts:1 accounts:2 -- ./transfer.sh
   setnxlock run --limit 3 import -- ./import.sh
@@ -106,6 +112,7 @@ type runFlags struct {
 	grace      time.Duration
 	busyStatus int
 	fence      bool
+	hold       time.Duration
 	adopt      string
 	handle     compat.Handle // what adopt says
 	detach     bool
@@ -158,6 +165,7 @@ func (a *app) runCommand() *cobra.Command {
 	cmd.Flags().IntVar(&f.busyStatus, "busy-status", statusBusy, "exit with `STATUS` if KEY is held; 0 says nothing")
 	cmd.Flags().BoolVar(&f.fence, "fence", false, "draw a fence, or don't run")
 	variableOf(cmd.Flags(), "fence", "SETNXLOCK_FENCES")
+	duration.Var(cmd.Flags(), &f.hold, "hold", 0, "keep the lock that long, also when COMMAND has ended")
 	cmd.Flags().StringVar(&f.adopt, "adopt", "", "go on with the detached lock that `HANDLE` names")
 	cmd.Flags().BoolVar(&f.detach, "detach", false, "leave the lock held when COMMAND has succeeded")
 	cmd.Flags().StringVar(&f.metrics, "metrics-file", "", "add this run to the metrics in `FILE`")
@@ -189,6 +197,8 @@ func (f *runFlags) valid(cmd *cobra.Command) error {
 	switch {
 	case f.ttl <= 0:
 		return fmt.Errorf("a --ttl of %v", f.ttl)
+	case f.hold < 0:
+		return fmt.Errorf("a --hold of %v", f.hold)
 	case f.grace < 0:
 		return fmt.Errorf("a --grace of %v", f.grace)
 	case f.busyStatus < 0 || f.busyStatus > 255:
@@ -220,7 +230,7 @@ func (a *app) run(keys []string, command []string, f runFlags) error {
 	if err != nil {
 		return err // before anybody waits for a command that can't run
 	}
-	a.cautious, a.quiet, a.fence = !f.unsafe, f.quiet, f.fence
+	a.cautious, a.quiet, a.fence, a.hold = !f.unsafe, f.quiet, f.fence, f.hold
 	signals := catch()
 	a.owner.runs(command[0])
 	a.observer = both(a.observer, (&outages{say: a.say}).observe)
@@ -233,12 +243,12 @@ func (a *app) run(keys []string, command []string, f runFlags) error {
 
 	lock := held.Lock
 	if f.fence && lock.Fence() == 0 {
-		a.release(held, signals) //nolint:errcheck // it has said so itself
+		a.discard(held, signals)
 		return exit.Because(statusUnavailable, fmt.Errorf("this lock on %q draws no fence", lock.Key()), a.unsafeHint())
 	}
 	child, err := start(path, command, environment(held, f.keepPassword), a.in, a.out, a.errs)
 	if err != nil {
-		a.release(held, signals) //nolint:errcheck // it has said so itself
+		a.discard(held, signals)
 		return exit.Because(statusNotExec, fmt.Errorf("%s can't be executed: %w", command[0], plain(err)), "")
 	}
 	status, lost := child.supervise(signals, &lease{Lock: lock, ttl: f.ttl, last: time.Now(), host: held.at.name()}, f.grace, a.say)
@@ -302,7 +312,7 @@ func (a *app) obtain(keys []string, f runFlags, signals *signals) (*held, error)
 	var asked *exit.Failure
 	if errors.As(context.Cause(ctx), &asked) { // a signal, whatever the wait made of it
 		if err == nil {
-			a.release(h, signals) //nolint:errcheck // it has said so itself
+			a.discard(h, signals)
 			h.at.Close()
 		}
 		return nil, asked
@@ -479,6 +489,8 @@ func (a *app) release(h *held, signals *signals) error {
 	case err == nil:
 	case errors.Is(err, compat.ErrLost):
 		a.lostBelow(h, err) //nolint:errcheck // the caller has the status
+	case a.hold > 0:
+		a.say("the lock on %s is to stay until %s, and whether it does can't be seen: %v", named(h.Key()), verdict.Moment(h.Until()), sentence(err))
 	default:
 		a.say("the lock on %s could not be released (it ends by itself at %s): %v",
 			named(h.Key()), verdict.Moment(h.Until()), sentence(err))

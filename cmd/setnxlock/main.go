@@ -41,10 +41,10 @@ func execute(args []string, in, out, errs *os.File) int {
 type app struct {
 	in, out, errs *os.File
 	options
-	known    *cache  // what servers answered: see remembered
-	owner    owner   // of the locks that this command takes
-	cautious bool    // dangers are said
-	fence    bool    // is drawn with each lock
+	known    *cache // what servers answered: see remembered
+	owner    owner  // of the locks that this command takes
+	cautious bool   // dangers are said
+	fence    bool   // is drawn with each lock
 	hold     time.Duration
 	quiet    bool    // what went wrong is said, and nothing else
 	holders  holders // run's --limit

@@ -152,7 +152,21 @@ func ifEqRefused(t *testing.T, holds string, err error) {
 	}
 }
 
-// TestIfEqMany: changes that travel together have an outcome each, and what a server lacks is asked for once.
+// TestIfEqOnce: of the two removals, the one that a server lacks is sent to it once beside the check.
+func TestIfEqOnce(t *testing.T) {
+	s := oldredis.Run(t, "8.6")
+	w := worded(s)
+	b := compat.NewBackend(compat.Pooled(s.Pool()), setlock.IfEq{})
+	for range 5 {
+		l := must.Get(b.Acquire(t.Context(), time.Now, "k", time.Minute))(t)
+		must.Do(t, b.Release(t.Context(), time.Now, l))
+	}
+	if w.count["DELIFEQ"] != 2+1 || w.count["DELEX"] != 2+5 { // two of each in the check
+		t.Errorf("sent %v", w.count)
+	}
+}
+
+// TestIfEqMany: changes that travel together have an outcome each.
 func TestIfEqMany(t *testing.T) {
 	for version := range ifEqServers {
 		s := oldredis.Run(t, version)

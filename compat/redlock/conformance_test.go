@@ -29,6 +29,7 @@ func TestConformance(t *testing.T) {
 		"of-three":     {fleet[4], fleet[2], fleet[2]},
 		"of-two":       {fleet[4], fleet[3]},
 		"of-one":       {fleet[4]},
+		"of-today":     {{"8.6", setlock.IfEq{}}, {"valkey-9.1", setlock.IfEq{}}, {"valkey-8.1", setlock.Lua{}}},
 		"of-five-real": modern,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,10 +3,12 @@ package semaphore_test
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/conformance"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/semaphore"
 	"github.com/setnxlock/setnxlock/compat/setlock"
@@ -24,6 +26,9 @@ var slots = map[string]func(token func() string) protocol.Algorithm{
 	"tx:renamed/listcas": func(token func() string) protocol.Algorithm {
 		return txlock.Renamed{Options: txlock.Options{Token: token, ListCAS: true}}
 	},
+	"set:ifeq": func(token func() string) protocol.Algorithm {
+		return setlock.IfEq{Options: setlock.Options{Token: token}}
+	},
 	"set:lua": func(token func() string) protocol.Algorithm {
 		return setlock.Lua{Options: setlock.Options{Token: token}}
 	},
@@ -39,7 +44,7 @@ var slots = map[string]func(token func() string) protocol.Algorithm{
 // which clients hold together and which keeps one out that has another limit: with each lock for its slots on the oldest server
 // that has it, one that lacks it, and a real one, and with txlock.Guarded everywhere.
 func TestConformance(t *testing.T) {
-	for _, s := range conformance.Servers(t) {
+	for _, s := range append(conformance.Servers(t), conformance.Today(t)...) {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			for _, o := range []struct {
@@ -49,11 +54,12 @@ func TestConformance(t *testing.T) {
 				{"tx:guarded", nil},
 				{"tx:renamed", []string{"oldredis-2.2", "oldredis-2.4", "real-redis-server"}},
 				{"tx:renamed/listcas", []string{"oldredis-2.4", "real-redis-server"}},
+				{"set:ifeq", []string{"oldredis-8.6", "oldredis-valkey-9.1", "oldredis-valkey-8.1"}},
 				{"set:lua", []string{"oldredis-2.6", "oldredis-2.6.12", "real-redis-server"}},
 				{"set:watch", []string{"oldredis-2.6.12", "real-without-EVAL"}},
 				{"set:script", []string{"oldredis-2.4", "oldredis-2.6", "real-redis-server"}},
 			} {
-				if o.on != nil && !slices.Contains(o.on, s.Name) {
+				if o.on != nil && !slices.Contains(o.on, s.Name) || o.on == nil && slices.Contains(oldredis.Today(), strings.TrimPrefix(s.Name, "oldredis-")) {
 					continue
 				}
 				for _, l := range locks(s, o.slot) {

@@ -17,6 +17,9 @@ import (
 //
 // With a fence, SET and INCR are in one MULTI. A refused attempt burns a number, as with [Watched].
 //
+// Replicas and the AOF get SET … PXAT and DEL, with the end of the lease, and of a comparison that fails nothing: a replica
+// may be older (seen on Redis 8.6.2 and Valkey 9.1.2).
+//
 // Valkey 8.1 has SET … IFEQ and no DELIFEQ: there a release would need a script or WATCH all the same, so [Lua] and
 // [Watched] are the locks for it. A lock that is held when such a server takes over after a failover is extended and
 // released in their way ([protocol.IfEq]).

@@ -25,7 +25,7 @@ func options(token string) setlock.Options {
 	return setlock.Options{Token: func() string { return token }}
 }
 
-// variant is one of the three, made with options.
+// variant is one of the locks, on a server, made with options.
 type variant struct {
 	name    string
 	version string // the oldest embedded one that it works on
@@ -36,6 +36,8 @@ var variants = []variant{
 	{"lua", "2.6.12", func(o setlock.Options) protocol.Algorithm { return setlock.Lua{Options: o} }},
 	{"watched", "2.6.12", func(o setlock.Options) protocol.Algorithm { return setlock.Watched{Options: o} }},
 	{"script", "2.6", func(o setlock.Options) protocol.Algorithm { return setlock.Script{Options: o} }},
+	{"ifeq", "8.6", func(o setlock.Options) protocol.Algorithm { return setlock.IfEq{Options: o} }},
+	{"ifeq/valkey", "valkey-9.1", func(o setlock.Options) protocol.Algorithm { return setlock.IfEq{Options: o} }},
 }
 
 // A hash or the text of a script, by what it does.
@@ -179,6 +181,9 @@ EXEC → [1]
 `,
 	}
 	want["script"] = want["lua"]
+	const extended = "SET k me IFEQ me PX 20000 GET → me\n"
+	want["ifeq"] = extended + "DELIFEQ k me → ERR unknown command 'DELIFEQ', with args beginning with: 'k' 'me' \nDELEX k IFEQ me → 1\n" // without an engine nothing is remembered
+	want["ifeq/valkey"] = extended + "DELIFEQ k me → 1\n"
 	for _, v := range variants {
 		s := oldredis.Run(t, v.version)
 		c, a := dial(s), v.make(options("me"))

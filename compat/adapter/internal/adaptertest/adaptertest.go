@@ -50,6 +50,8 @@ func Conformance(t *testing.T, open Open) {
 				{"tx:guarded", txlock.Guarded{Options: txlock.Options{Fence: true}}, 0},
 				{"tx:renamed", txlock.Renamed{Options: txlock.Options{Fence: true}}, 0},
 				{"tx:renamed/kept", txlock.Renamed{Options: txlock.Options{Fence: true}}, 2},
+				{"set:ifeq", setlock.IfEq{Options: setlock.Options{Fence: true}}, 0},
+				{"set:ifeq/kept", setlock.IfEq{Options: setlock.Options{Fence: true}}, 2},
 				{"set:lua", setlock.Lua{Options: setlock.Options{Fence: true}}, 0},
 				{"set:lua/kept", setlock.Lua{Options: setlock.Options{Fence: true}}, 2},
 			} {
@@ -62,7 +64,7 @@ func Conformance(t *testing.T, open Open) {
 							from.Keep = l.keep
 							return compat.NewOn(from, l.lock, o)
 						},
-						Fence: strings.HasPrefix(l.name, "tx") || l.name == "set:lua", Ambiguous: strings.HasPrefix(l.name, "getset"),
+						Fence: strings.HasPrefix(l.name, "tx") || strings.HasPrefix(l.name, "set"), Ambiguous: strings.HasPrefix(l.name, "getset"),
 						TTL: 2 * time.Second,
 					})
 				})

@@ -33,6 +33,7 @@ type order struct {
 	Client     int
 	Kind       string            // of the group
 	Addrs      []string          // of its servers, or of its Sentinels
+	Mixed      bool              // a server that takes over may be too old for the lock
 	Ways       map[string]string // from each address to that of our proxy
 	Locks      []string          // on each server
 	Millis     []bool            // on each
@@ -336,6 +337,7 @@ func (w *worker) judge(call string, err error, ctx context.Context, began time.T
 	took := time.Since(began)
 	why := ""
 	switch {
+	case w.o.Mixed && call == "Lock" && errors.Is(err, compat.ErrUnsafeServer): // a lock that is held goes on there
 	case errors.Is(err, compat.ErrUnsafeServer), errors.Is(err, compat.ErrForeign), errors.Is(err, compat.ErrInvalid), errors.Is(err, compat.ErrClosed):
 		why = "nothing explains it"
 	case (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) && !over(ctx):

@@ -148,6 +148,9 @@ func (g *group) replicated(r run, b binary) error {
 		conf, n = conf+"cluster-enabled yes\ncluster-node-timeout 1000\ncluster-slave-validity-factor 0\n", 6
 	}
 	for i := range n {
+		if i > 0 && r.Mixed {
+			b = r.Binaries[len(r.Binaries)-1]
+		}
 		if i == 1 && g.kind != clustered {
 			host, port, _ := net.SplitHostPort(g.servers[0].addr)
 			conf += fmt.Sprintf("slaveof %s %s\n", host, port)
@@ -160,7 +163,7 @@ func (g *group) replicated(r run, b binary) error {
 		_, err := realredis.Join(g.addrs())
 		return err
 	}
-	return g.guard(b, r.Dir)
+	return g.guard(r.Binaries[0], r.Dir)
 }
 
 // keysOn are the keys that the i-th server has, as a master or as a replica.

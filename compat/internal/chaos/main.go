@@ -49,6 +49,7 @@ type run struct {
 	Seed       uint64
 	Calm       bool // nothing is broken
 	Slots      bool // slots of a cluster are moved
+	Mixed      bool // replicas are of the oldest version that there is
 	Dir        string
 }
 
@@ -68,6 +69,7 @@ func main() {
 	kind := flag.String("kind", "", "these kinds of servers alone, separated by commas: "+strings.Join(kinds, ", "))
 	atOnce := flag.Int("at-once", 3, "so many runs")
 	flag.BoolVar(&each.Calm, "calm", false, "nothing is broken: how long do they wait by themselves?")
+	flag.BoolVar(&each.Mixed, "mixed", false, "replicas are of the oldest of the versions, their masters of the newest")
 	flag.BoolVar(&each.Slots, "slots", false, "slots of a cluster move, too")
 	flag.Parse()
 
@@ -250,7 +252,7 @@ func (p *planner) groups(names []string) {
 		}
 		p.turn++
 		on := []binary{p.newest}
-		if k == five {
+		if k == five || p.each.Mixed {
 			on = append(on, slices.DeleteFunc(slices.Clone(p.binaries), func(b binary) bool { return b == p.newest })...)
 		}
 		p.add(suitable[p.turn%len(suitable)], k, on...)

@@ -100,7 +100,7 @@ func (r run) run(ctx context.Context) (v verdict, err error) {
 
 // client starts the i-th client, with a way of its own to each server.
 func (r run) client(g *group, i int, until time.Time) (*process, error) {
-	o := order{Client: i, Kind: r.Kind, Addrs: g.addrs(), Ways: map[string]string{},
+	o := order{Client: i, Kind: r.Kind, Mixed: r.Mixed, Addrs: g.addrs(), Ways: map[string]string{},
 		Goroutines: r.Goroutines, Keys: r.keys(), Seed: r.Seed, Until: until, Diary: filepath.Join(r.Dir, fmt.Sprintf("client-%d.jsonl", i))}
 	p := &process{diary: o.Diary}
 	for n, s := range append(g.guards, g.servers...) {

@@ -108,10 +108,7 @@ func passwords(text string) (list [][2]int) {
 			return list
 		}
 		from += i + len("://")
-		end := len(text)
-		if i := strings.IndexAny(text[from:], " \t\r\n"); i >= 0 {
-			end = from + i
-		}
+		end := from + endOfURL(text, from)
 		if i := strings.Index(text[from:end], "://"); i >= 0 { // the next URL
 			if i := strings.LastIndexAny(text[from:from+i], ",\"'"); i >= 0 {
 				end = from + i
@@ -126,6 +123,27 @@ func passwords(text string) (list [][2]int) {
 		}
 		from = end
 	}
+}
+
+// endOfURL is how long a URL is whose host begins at from: as long as the argument that it is, or what stands between quotes; else to
+// the next blank. A password that was pasted may have blanks.
+func endOfURL(text string, from int) int {
+	scheme := from - len("://")
+	for scheme > 0 && (text[scheme-1] >= 'a' && text[scheme-1] <= 'z') {
+		scheme--
+	}
+	rest := text[from:]
+	if scheme > 0 && text[scheme-1] == '"' {
+		for i := range len(rest) {
+			if rest[i] == '"' && (i == 0 || rest[i-1] != '\\') {
+				return i
+			}
+		}
+	}
+	if i := strings.IndexAny(rest, " \t\r\n"); i >= 0 && scheme > 0 {
+		return i
+	}
+	return len(rest)
 }
 
 // scrubbed is a text without the passwords of the URLs in it.

@@ -75,7 +75,23 @@ func together(all []verdict.Verdict) string {
 	case len(held) == 0:
 		return "no lock of all of them; a run would take them"
 	}
-	return "no lock of all of them; a run of all waits for " + strings.Join(held, ", ")
+	return "no lock of all of them" + parts(all) + "; a run of all waits for " + strings.Join(held, ", ")
+}
+
+// parts says which of several keys hold the same, and so are one lock: the first that do.
+func parts(all []verdict.Verdict) string {
+	for i, v := range all {
+		alike := []string{fmt.Sprintf("%q", v.Key)}
+		for _, other := range all[i+1:] {
+			if v.Value != "" && v.Sure == verdict.Certain && other.Value == v.Value {
+				alike = append(alike, fmt.Sprintf("%q", other.Key))
+			}
+		}
+		if len(alike) > 1 {
+			return ", " + strings.Join(alike, " and ") + " are one of " + ownerInWords(v.Owner)
+		}
+	}
+	return ""
 }
 
 // A jsonSeveral is what is on several keys, for machines.

@@ -42,3 +42,28 @@ func TestReleaseAsks(t *testing.T) {
 		}
 	}
 }
+
+// Before KEYS holds up an old server who sits at a terminal is asked.
+func TestSurveyAsks(t *testing.T) {
+	t.Parallel()
+	address := startOld(t, "2.4")
+	ask(t, address, "SET", "lock:job", someHex)
+	env := []string{"SETNXLOCK_REDIS=" + address}
+	for answer, want := range map[string]string{"n": "nothing was changed", "y": "1 of 1 keys look like locks"} {
+		cmd, master := startOnTerminal(t, 200, env, "survey")
+		if _, err := io.WriteString(master, answer+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		shown, _ := io.ReadAll(master) // ends in EIO
+		cmd.Wait()                     //nolint:errcheck // what is shown tells
+		master.Close()
+		for _, text := range []string{want, "KEYS blocks it while it lists all keys (1). Go on? [y/N]"} {
+			if !strings.Contains(string(shown), text) {
+				t.Errorf("%s: no %q in\n%s", answer, text, shown)
+			}
+		}
+		if answer == "n" && strings.Contains(string(shown), "lock:job") {
+			t.Errorf("no is no:\n%s", shown)
+		}
+	}
+}

@@ -111,7 +111,7 @@ func (l *held) Context() context.Context {
 		}
 		l.ctx, l.cancel = context.WithCancelCause(parent)
 		if l.bound {
-			l.ctx = context.WithValue(l.ctx, ofLock{}, &Lock{l})
+			l.ctx = lockContext{l.ctx, &Lock{l}}
 		}
 		l.endContext()
 	}

@@ -32,13 +32,50 @@ func (l *held) lock() *Lock {
 
 var errForsaken = errors.New("nobody could reach the lock any more, and nobody had released it: it was renewed no longer")
 
-type ofLock struct{}
+// ofLock asks a context for the lock that it is for; ofKey, for that of a key.
+type (
+	ofLock struct{}
+	ofKey  struct {
+		k   *Locker
+		key string // with its prefix
+	}
+)
+
+// lockContext is a context for work under a lock.
+type lockContext struct {
+	context.Context
+	lock *Lock
+}
+
+func (c lockContext) Value(key any) any {
+	switch key := key.(type) {
+	case ofLock:
+		return c.lock
+	case ofKey:
+		if key == (ofKey{c.lock.h.k, c.lock.Key()}) {
+			return c.lock
+		}
+	}
+	return c.Context.Value(key)
+}
 
 // FromContext returns the lock under which [Locker.Do] runs a function, given the function's
 // context, one from [Lock.With], or one derived from either: for its fence, or to extend it. It returns nil for any
-// other ctx.
+// other ctx. Of a Do within another it returns the inner one's; [Locker.FromContext] finds either.
 func FromContext(ctx context.Context) *Lock {
 	l, _ := ctx.Value(ofLock{}).(*Lock)
+	return l
+}
+
+// FromContext is the function FromContext, for the lock of a key: of those that were taken in one another, by this Locker,
+// the innermost of that key. It returns nil if there is none.
+func (k *Locker) FromContext(ctx context.Context, key string) *Lock {
+	return k.within(ctx, k.o.Prefix+key)
+}
+
+// within is FromContext of a key with its prefix.
+func (k *Locker) within(ctx context.Context, key string) *Lock {
+	l, _ := ctx.Value(ofKey{k, key}).(*Lock)
 	return l
 }
 
@@ -87,7 +124,7 @@ func (l *Lock) With(ctx context.Context) (joined context.Context, end context.Ca
 	}
 	stop := context.AfterFunc(own, lost)
 	// The lock is in a context above the one that its own can reach: the scheduler would else keep a forgotten lock alive.
-	return context.WithValue(joined, ofLock{}, l), func() { stop(); cancel(nil) }
+	return lockContext{joined, l}, func() { stop(); cancel(nil) }
 }
 
 // Extend moves the end of the lease to ttl from now: it sets, it does not add. Renewals use the new

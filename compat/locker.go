@@ -154,6 +154,9 @@ func (k *Locker) Lock(ctx context.Context, key string, ttl time.Duration) (*Lock
 // [FromContext] returns the lock, for its fence. Do returns f's error, joined with the release's
 // error if that failed: [ErrLost] if the lock was lost in the meantime, [ErrClosed] if Close has
 // released it.
+//
+// Another Do, or [Locker.Lock], of the same key by this Locker with f's context would wait for itself, and returns
+// [ErrInvalid] at once. Readers may be in readers, and a semaphore's holder in another.
 func (k *Locker) Do(ctx context.Context, key string, ttl time.Duration, f func(ctx context.Context) error) (err error) {
 	l, err := k.lock(ctx, true, key, ttl)
 	if err != nil {

@@ -3,6 +3,7 @@ package compat
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
@@ -40,6 +41,9 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 	key, err := k.valid(key, ttl)
 	if err != nil {
 		return nil, err
+	}
+	if l := k.within(ctx, key); l != nil && !k.abilities.Shared && l.h.ended() == nil {
+		return nil, fmt.Errorf("%w: this call is made under the lock of %q, and would wait for itself", ErrInvalid, key)
 	}
 	if !k.crew.Enter() {
 		return nil, ErrClosed

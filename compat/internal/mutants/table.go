@@ -162,6 +162,10 @@ var table = []mutant{
 	row("a loss that a release finds is nobody's", "compat.held.on",
 		swap("e.Kind <= lease.Release", "e.Kind < lease.Release"), promises("ACallFindsTheEnd")),
 
+	row("a Do in a Do of one key waits for itself", "compat.Locker.lock",
+		never("l != nil && !k.abilities.Shared && l.h.ended() == nil"), promises("DoInDo")),
+	row("a lock that was released is in the way of a Do in its context", "compat.Locker.lock",
+		drop("l.h.ended() == nil"), promises("DoAfterDo")),
 	row("a release removes what is to be held longer", "compat.held.release", never("l.is(func(*lease.State) bool { return start.Before(l.stays) })"), holding),
 	row("what is to be held longer is taken for its ttl", "compat.Locker.attempt", swap("k.term(ttl)", "ttl"), holding),
 	row("an extension shortens what is to be held longer", "compat.held.Extend", swap("l.renewal(ttl, start)", "ttl"), holding),

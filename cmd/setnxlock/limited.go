@@ -34,7 +34,7 @@ func (h *holders) Set(text string) error {
 
 // limitFlag adds --limit to run.
 func (a *app) limitFlag(cmd *cobra.Command) {
-	cmd.Flags().VarP(&a.holders, "limit", "n", "let at most `N` clients hold KEY at once, each with a lease of its own (a semaphore)")
+	cmd.Flags().VarP(&a.holders, "limit", "n", "let `N` hold KEY at once, and no more")
 }
 
 // limited is the semaphore whose slots are the lock that was picked.

@@ -237,6 +237,8 @@ func releasedBy(client string) string {
 		return "Sidekiq's page of unique digests deletes it, or SidekiqUniqueJobs::Digests.new.delete_by_digest(DIGEST)"
 	case dialect.RubySemaphore:
 		return "Redis::Semaphore.new(NAME).delete! does it, when nobody holds it"
+	case dialect.BookSemaphore:
+		return "ZREM KEY HOLDER does it, on KEY:owner too if there is one; the next to come sweeps whose time is over"
 	}
 	return "its own client releases it; it ends by itself, as inspect says"
 }

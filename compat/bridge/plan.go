@@ -89,7 +89,7 @@ func NewPlan(from, to string) (Plan, error) {
 		p := Plan{From: from, To: to, Drain: drained(err)}
 		for name, about := range map[string]string{
 			dialect.Redisson: "Redisson's RLock, for Java", dialect.Symfony: "Symfony's RedisStore since 5.2, for PHP",
-			dialect.SidekiqUnique: "sidekiq-unique-jobs since 7, a gem", dialect.RubySemaphore: "redis-semaphore, a gem", dialect.NodeSemaphore: "redis-semaphore's Semaphore, for Node",
+			dialect.SidekiqUnique: "sidekiq-unique-jobs since 7, a gem", dialect.RubySemaphore: "redis-semaphore, a gem", dialect.NodeSemaphore: "redis-semaphore's Semaphore, for Node", dialect.BookSemaphore: "the semaphores of Redis in Action, 6.3",
 		} {
 			if strings.EqualFold(name, from) {
 				p.From, p.About = name, about

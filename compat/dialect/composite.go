@@ -17,6 +17,7 @@ const (
 	RubySemaphore = "redis-semaphore-0.3"
 	Symfony       = "symfony-lock-5.2"
 	NodeSemaphore = "npm-redis-semaphore-5"
+	BookSemaphore = "redis-in-action-6.3"
 )
 
 // RecogniseHash is [Recognise] for a key that holds a hash: a lock of Redisson's, which has a field
@@ -89,12 +90,16 @@ func isTime(value string) bool {
 
 // RecogniseSet is [Recognise] for a key that holds a sorted set: a lock of Symfony's since 5.2, which has a member for
 // each holder, with the end of its lease in milliseconds, and one called __write__ if it is the writer's; or a semaphore of
-// redis-semaphore for Node, which has a UUID for each holder, with the time at which it came.
+// redis-semaphore for Node, which has a UUID for each holder, with the time at which it came; or one of Redis in Action, which
+// has the same in seconds, and no TTL.
 func RecogniseSet(key string, members map[string]float64, ttl time.Duration, now time.Time) []Finding {
 	var owners []string
-	latest := 0.0
+	latest, unit, book := 0.0, 1000.0, strings.HasPrefix(key, semaphores) && ttl < 0
+	if book {
+		unit = 1
+	}
 	for member, ms := range members {
-		if !SetMember(key, member) || ms < 9e11 || ms > beyond*1000 {
+		if !SetMember(key, member) || ms < 9e8*unit || ms > beyond*unit {
 			return nil
 		}
 		latest = max(latest, ms)
@@ -107,7 +112,12 @@ func RecogniseSet(key string, members map[string]float64, ttl time.Duration, now
 	}
 	slices.Sort(owners)
 	of := Finding{Kind: SortedSet, Owner: strings.Join(owners, " "), Clock: "server", Status: Alive}
-	if strings.HasPrefix(key, semaphores) {
+	switch {
+	case book:
+		of.What, of.Clock = "a sorted set of tokens and times in seconds", "clients"
+		of.Candidates = []Candidate{{BookSemaphore, Likely, []string{"its semaphores are sorted sets of UUIDs without a TTL, called semaphore:NAME"}}}
+		return []Finding{of}
+	case strings.HasPrefix(key, semaphores):
 		of.What = "a sorted set of tokens and times"
 		of.Candidates = []Candidate{{NodeSemaphore, Likely, []string{"its semaphores are sorted sets of UUIDs, called semaphore:NAME"}}}
 		return []Finding{of.ends(ttl, now)}
@@ -122,7 +132,7 @@ func RecogniseSet(key string, members map[string]float64, ttl time.Duration, now
 
 const (
 	writer     = "__write__"  // the member that says that a holder of Symfony's is alone
-	semaphores = "semaphore:" // begins the keys of redis-semaphore for Node
+	semaphores = "semaphore:" // begins the keys of redis-semaphore for Node, and of the book
 )
 
 // SetMember reports whether a member of the sorted set on a key is as the clients write them whose locks
@@ -140,11 +150,12 @@ func SetMember(key, member string) bool {
 // version, what is known of a job.
 var parts = []struct{ begins, ends string }{
 	{"SEMAPHORE:", ":EXISTS"}, {"SEMAPHORE:", ":VERSION"}, {"SEMAPHORE:", ":AVAILABLE"},
+	{semaphores, ":owner"}, {semaphores, ":counter"},
 	{"uniquejobs:", ":QUEUED"}, {"uniquejobs:", ":PRIMED"}, {"uniquejobs:", ":INFO"},
 }
 
 // IsPart reports whether a key is only a part of a lock of the gems sidekiq-unique-jobs and
-// redis-semaphore, by its name.
+// redis-semaphore, or of a fair semaphore of Redis in Action, by its name.
 func IsPart(key string) bool {
 	return slices.ContainsFunc(parts, func(p struct{ begins, ends string }) bool {
 		return strings.HasPrefix(key, p.begins) && strings.HasSuffix(key, p.ends)

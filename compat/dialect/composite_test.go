@@ -61,6 +61,31 @@ func TestRecogniseSemaphore(t *testing.T) {
 	}
 }
 
+// The semaphores of Redis in Action: in seconds, and without a TTL.
+func TestRecogniseBookSemaphore(t *testing.T) {
+	const one, two = "11f0f76f-037c-4b50-939e-ecc80a7de5a6", "e2f39a24-a4e8-4905-b187-565a71cb7de1"
+	for _, c := range []struct {
+		members map[string]float64
+		ttl     time.Duration
+		owner   string
+	}{
+		{map[string]float64{one: 1795820994.984, two: 1795820994.886}, -1, one + " " + two},
+		{map[string]float64{one: 1795820994.984}, time.Minute, ""},
+		{map[string]float64{one: 1795820994984}, -1, ""},
+		{map[string]float64{one: 1795820994.984, "ada": 1795820994.984}, -1, ""},
+	} {
+		found := dialect.RecogniseSet("semaphore:remote", c.members, c.ttl, moment)
+		switch {
+		case c.owner == "" && found == nil:
+		case len(found) != 1 || found[0].Owner != c.owner || found[0].Formats()[0] != dialect.BookSemaphore || found[0].Clock != "clients":
+			t.Errorf("%v: %+v, want %q", c.members, found, c.owner)
+		}
+	}
+	if !dialect.IsPart("semaphore:remote:owner") || !dialect.IsPart("semaphore:remote:counter") || dialect.IsPart("semaphore:remote") {
+		t.Error("the fair one's owners and counter are parts of it, and it is none")
+	}
+}
+
 // The sorted sets of Symfony 5.4: a writer's, two readers', and what is none.
 func TestRecogniseSet(t *testing.T) {
 	end := float64(moment.Add(time.Minute).UnixMilli())
@@ -84,7 +109,7 @@ func TestRecogniseSet(t *testing.T) {
 			t.Errorf("%v: %+v, want %q", c.members, found, c.owner)
 		}
 	}
-	for _, name := range []string{dialect.Symfony, dialect.SidekiqUnique, dialect.RubySemaphore, dialect.NodeSemaphore} {
+	for _, name := range []string{dialect.Symfony, dialect.SidekiqUnique, dialect.RubySemaphore, dialect.NodeSemaphore, dialect.BookSemaphore} {
 		if _, err := dialect.Lookup(name); !errors.Is(err, dialect.ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -198,6 +198,7 @@ var ErrUnsupported = errors.New("setnxlock: a dialect that is not to be shared")
 var refused = [...]struct{ client, why string }{
 	{SidekiqUnique, "its locks are hashes and lists beside a digest, which its own scripts keep. Give it keys of its own"},
 	{RubySemaphore, "its locks are lists and hashes, which its waiters wait on. Give it keys of its own"},
+	{BookSemaphore, "its semaphores are sorted sets, which each client sweeps by its own clock. Give it keys of its own"},
 	{NodeSemaphore, "its semaphores are sorted sets with a member for each holder. Give it keys of its own"},
 	{Symfony, "its locks are sorted sets, with a member for each holder: its scripts refuse the string that a lock of ours is, and ours the set. Both exclude each other, but none can wait for the other, or release it"},
 	{Redisson, "its locks are hashes, with a field for each holder: it throws at the string that a lock of ours is, and renews and releases by its own scripts. Give it keys of its own, or let it and ours both guard the resource with a third lock"},

@@ -19,6 +19,7 @@ var (
 		"TTLRepair|CrashWhileHolding")
 	lists    = tested("compat", "ListCAS")
 	scripted = tested("compat", "Script")
+	ifeq     = tested("compat", "IfEq")
 	looking  = tested("compat", "LoserOverwrites|StaleGetset|ClassicDoesNot|LossAmongMany|RenewedTogether")
 	waiting  = tested("compat", "Waiter|FirstCome|ManyWaiters|GivingUp|Handoffs|ATurnIs|Patient|ListenAsOne|Turns|Signals")
 	between  = tested("compat", "LongFleets")
@@ -165,7 +166,7 @@ var table = []mutant{
 	row("a Do in a Do of one key waits for itself", "compat.Locker.lock",
 		never("l != nil && !k.abilities.Shared && l.h.ended() == nil"), promises("DoInDo")),
 	row("a lock that was released is in the way of a Do in its context", "compat.Locker.lock",
-		drop("l.h.ended() == nil"), promises("DoAfterDo")),
+		always("l.h.ended() == nil"), promises("DoAfterDo")),
 	row("a release removes what is to be held longer", "compat.held.release", never("l.is(func(*lease.State) bool { return start.Before(l.stays) })"), holding),
 	row("what is to be held longer is taken for its ttl", "compat.Locker.attempt", swap("k.term(ttl)", "ttl"), holding),
 	row("an extension shortens what is to be held longer", "compat.held.Extend", swap("l.renewal(ttl, start)", "ttl"), holding),
@@ -324,6 +325,18 @@ var table = []mutant{
 	row("by lists: a value that was put on a key that was not there stays", "protocol.Conn.listed",
 		swap("c.Run(Change{If: ListCAS, Key: s.Key, Value: next})", "[]any{next}, error(nil)"),
 		lists, batches, promised),
+	row("by IfEq: another's value is taken for ours", "protocol.Conn.compared", never("!exists || was != s.Value && was != s.next()"), ifeq),
+	row("by IfEq: a request that was sent twice is a loss", "protocol.Conn.compared", swap("was != s.next()", "true"), ifeq),
+	row("by IfEq: a removal that answers 0 is believed", "protocol.Conn.lookAt", swap("ErrAborted", "ErrLost"), ifeq),
+	row("by IfEq: compared with an empty value", "protocol.comparable", never("s.Value == \"\""), ifeq),
+	row("by IfEq: other commands are left out", "protocol.comparable", never("len(s.Do) > 0 || s.Whole"), ifeq),
+	row("by IfEq: a full server's lock ends", "protocol.Conn.compare", never("s.replies == nil && answer.Of(s.err) == answer.Memory"), ifeq),
+	row("by IfEq: nothing else where scripts are refused", "protocol.Conn.compareOtherwise",
+		never("answer.Lacks(s.err) || answer.Of(s.err) == answer.Permission"), ifeq),
+	row("by IfEq: one removal alone is tried", "protocol.removals", swap("[]wire.Removal{wire.ByDELIFEQ, wire.ByDELEX}", "[]wire.Removal{wire.ByDELIFEQ}"), ifeq),
+	row("by IfEq: what takes over is not asked", "compat.call.asks", swap("s.compares.Asked(epoch)", "true"), ifeq),
+	row("by IfEq: what takes over is asked, and not believed", "compat.call.asks", swap("#2/2 err == nil", "true"), ifeq),
+	row("a change without a TTL is made", "protocol.Change.valid", always("ch.TTL == 0 && ch.Next == \"\""), ifeq),
 	row("by lists: the first SORT is not bound to the key", "listcas.Check",
 		never("value == key"), tested("compat/internal/listcas", ""), lists),
 

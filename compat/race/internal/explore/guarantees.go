@@ -196,7 +196,7 @@ func Guaranteed() []string {
 
 // serversOf are those that an algorithm is run on: all; but locks of several keys
 // or servers, which take long, only on the first and the last that they don't
-// refuse, and one that they do.
+// refuse, and one that they do; and what needs the servers of today on two of them.
 func serversOf(algorithm string) []string {
 	switch c := (Cell{Algorithm: algorithm, Clients: 2}).setup(); c.Form() {
 	case plan.Members:
@@ -204,18 +204,21 @@ func serversOf(algorithm string) []string {
 	case plan.Quorum:
 		return []string{"2.6", "7.0"}
 	}
+	if algorithm == "set:ifeq" {
+		return []string{"7.0", "8.6", newestToday}
+	}
 	return append(oldredis.Versions(), oldredis.Profiles()...)
 }
 
-// newest is the server on which the most clients are explored.
-const newest = "7.0"
+// newest is the server on which the most clients are explored, and newestToday the one of those that compare by themselves.
+const newest, newestToday = "7.0", "valkey-9.1"
 
 // clientsOf are with how many clients an algorithm is run. Of readers and
 // writers three are enough where something breaks, and on three servers there is no
 // room for more than two. A margin makes many more states than it is worth.
 func clientsOf(algorithm, server, fault string) []int {
 	wide := slices.ContainsFunc(faults, func(x Fault) bool { return x.Name == fault && x.wide })
-	most := server == newest && algorithm != "getset:guarded/margin"
+	most := (server == newest || server == newestToday) && algorithm != "getset:guarded/margin"
 	switch c := (Cell{Algorithm: algorithm, Fault: fault, Clients: 2}).setup(); {
 	case c.Form() == plan.Quorum, wide && (c.Form() == plan.Members || !most):
 		return []int{2}

@@ -105,7 +105,7 @@ func Kinds() []Kind {
 			kinds = append(kinds, k)
 		}
 	}
-	for _, name := range []string{"set:lua", "tx:renamed", "getset:guarded"} {
+	for _, name := range []string{"set:ifeq", "set:lua", "tx:renamed", "getset:guarded"} {
 		l, _ := locks.Get(name)
 		k := Kind{Servers: 1, Versions: since(l.Since), AnyClock: l.Family() != "getset"}
 		turn, quorum, replicated := k, k, k
@@ -119,7 +119,10 @@ func Kinds() []Kind {
 			}
 			return compat.NewLocker(redlock.New(b, redlock.Options{Clock: m.o.Clock}), m.o)
 		}
-		replicated.Name, replicated.Versions, replicated.Owned, replicated.Fences, replicated.Replicated = "replicated "+name, since("3.0"), true, true, true
+		replicated.Name, replicated.Owned, replicated.Fences, replicated.Replicated = "replicated "+name, true, true, true
+		if k.Versions[0] != "8.6" {
+			replicated.Versions = since("3.0")
+		}
 		replicated.make = on(func(m making) protocol.Algorithm { return sentinel.Replicated{Algorithm: l.New(m.of(l))} })
 		kinds = append(kinds, turn, quorum, replicated)
 	}
@@ -182,8 +185,11 @@ func semaphores() []Kind {
 	return kinds
 }
 
-// since are the versions from v on.
+// since are the versions from v on; of a lock that needs the servers of today, those that have what it needs.
 func since(v string) []string {
 	all := oldredis.Versions()
-	return all[slices.Index(all, v):]
+	if i := slices.Index(all, v); i >= 0 {
+		return all[i:]
+	}
+	return []string{"8.6", "valkey-9.1"}
 }

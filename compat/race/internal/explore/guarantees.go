@@ -139,8 +139,8 @@ var faults = []Fault{
 	{Name: "failover", Says: "a replica takes over that lacks the last write", set: func(c *plan.Setup) { c.Faults.Failover = 1 }, among: one},
 	{Name: "server down", Says: "one of several servers answers no more, and clients die", set: func(c *plan.Setup) { c.Faults.Down, c.Faults.Crash = 1, true }, among: several},
 	{Name: "evict", Says: "the server, or one of several, drops the key, once", set: func(c *plan.Setup) { c.Faults.Evict = 1 }},
-	{Name: "pause", Says: "a holder stops and writes late, without a fence", set: func(c *plan.Setup) { c.Write = true; c.Attempts = 1 }},
-	{Name: "pause, fenced", Says: "a holder stops and writes late, with a fence", set: func(c *plan.Setup) { c.Write, c.Fence = true, true; c.Attempts = 1 }, fenced: true},
+	{Name: "pause", Says: "a holder stops and writes late, without a fence", only: onOneNumber, set: func(c *plan.Setup) { c.Write = true; c.Attempts = 1 }},
+	{Name: "pause, fenced", Says: "a holder stops and writes late, with a fence", set: func(c *plan.Setup) { c.Write, c.Fence = true, true; c.Attempts = 1 }, fenced: true, only: onOneNumber},
 	{Name: "no release", Says: "holders release nothing, and their leases run out", set: func(c *plan.Setup) {
 		c.Keep = true
 		if c.Clients == 2 && c.Form() != plan.OneKey {
@@ -180,6 +180,9 @@ var faults = []Fault{
 		wide: true, only: func(e plan.Entry) bool { return e.Form == plan.OneKey },
 		set: func(c *plan.Setup) { c.Extend, c.Faults.LateRequests, c.Attempts = true, 1, 1 }},
 }
+
+// onOneNumber reports that a storage can order all holders by one number: a semaphore has one for each slot.
+func onOneNumber(e plan.Entry) bool { return e.Most == 0 }
 
 func takesTurns(e plan.Entry) bool { return e.Turns }
 

@@ -16,7 +16,7 @@ import (
 // semaphore of two; with clocks ten seconds apart, too, and whichever lock its slots are.
 func TestRaces(t *testing.T) {
 	apart := []time.Duration{0, 10 * time.Second, -10 * time.Second}
-	for _, c := range []race.Config{
+	for i, c := range []race.Config{
 		{Faults: race.Faults{Crash: true, Late: 1}},
 		{Faults: race.Faults{LostReplies: 1, Late: -1}},
 		{Faults: race.Faults{LostRequests: 1, Late: -1}},
@@ -32,18 +32,13 @@ func TestRaces(t *testing.T) {
 		{Algorithm: "semaphore/lua", Server: "2.6.12", Faults: race.Faults{LostReplies: 1, Late: -1}},
 		{Clients: 2, Attempts: 2, Faults: race.Faults{LostReplies: 1, Crash: true, Late: -1}},
 	} {
-		servers := []string{"2.2.5", "7.0"}
-		if c.Server != "" {
-			servers = []string{c.Server}
+		if c.Server == "" { // the oldest and the newest by turns: the guarantees have each fault on both
+			c.Server = []string{"2.2.5", "7.0"}[i%2]
 		}
-		for _, server := range servers {
-			c := c
-			c.Server = server
-			if c.Algorithm == "" {
-				c.Algorithm = "semaphore"
-			}
-			check(t, c)
+		if c.Algorithm == "" {
+			c.Algorithm = "semaphore"
 		}
+		check(t, c)
 	}
 }
 

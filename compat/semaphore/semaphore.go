@@ -53,8 +53,8 @@ const Most = 1000
 // limitTTL is the TTL of limit, and the longest lease.
 const limitTTL = 24 * time.Hour
 
-// Lock is the semaphore. Two round trips to acquire over a slot's lock that takes one, and one to extend and release more than
-// none over that lock's. A refusal costs one more, which finds out who holds a slot until when.
+// Lock is the semaphore. An acquisition costs one round trip more than that of a slot's lock, which is the look at what is
+// free, and a refusal two; extension and release cost what they cost there.
 type Lock struct{ Options }
 
 // Options are a semaphore's. All clients of a key should use the same N.

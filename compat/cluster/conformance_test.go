@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"fmt"
 	"hash/fnv"
+	"strconv"
 	"testing"
 
 	"github.com/setnxlock/setnxlock/compat"
@@ -12,6 +13,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
+	"github.com/setnxlock/setnxlock/compat/semaphore"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -90,6 +92,23 @@ func TestConformance(t *testing.T) {
 		lock.Name, lock.New = a.name, over(a.new(true))
 		locks = append(locks, lock)
 	}
+	of := func(n int) func(func(compat.Source) compat.Source, compat.Options) *compat.Locker {
+		return over(semaphore.Lock{Options: semaphore.Options{N: n, Fence: true}})
+	}
+	shared := lock
+	shared.Name, shared.New, shared.Rival, shared.Shared, shared.Most = "semaphore of 3", of(3), of(1), true, 3
+	shared.Counter = func(prefix, key, token string) string {
+		return protocol.Aux(protocol.Aux(prefix+key, strconv.Itoa(semaphore.Slot(token))), "fence")
+	}
+	shared.Keys = func(prefix, key string) []string {
+		all := append(keys(prefix, key), protocol.Aux(prefix+key, "limit"))
+		for n := range 3 {
+			slot := protocol.Aux(prefix+key, strconv.Itoa(n+1))
+			all = append(all, slot, protocol.Aux(slot, "fence"))
+		}
+		return all
+	}
+	locks = append(locks, shared)
 	read, write := over(rwlock.Read{Options: rwlock.Options{Fence: true}}), over(rwlock.Write{Options: rwlock.Options{Fence: true}})
 	lock.Name, lock.New, lock.Turns = "rw:write", write, true
 	locks = append(locks, lock)

@@ -101,8 +101,8 @@ func TestMessages(t *testing.T) {
 		{"database 99", at(real(), "redis://%s/99"), "the server refuses: ERR DB index is out of range", "this server has fewer databases", false, "ERR DB index is out of range"},
 		{"a cluster", at(startNode, "%s"), "(MOVED [0-9]+ 127|a node of a cluster|one node of a cluster)", "--cluster", true, "MOVED"},
 		{"no cluster", at(real(), "%s", "--cluster"), "the server refuses.*: ERR This instance has cluster support disabled", "this server is no node of a cluster: leave --cluster out", false, "ERR This instance has cluster support disabled"},
-		{"no Sentinel", at(real(), "%s", "--sentinel", "SAME", "--timeout", "2s"), "what answers at 127.0.0.1:[0-9]+ is no Sentinel", "--sentinel NAME@host:port has the Sentinels' addresses", false, "is no Sentinel"},
-		{"no Sentinel there", at(func(*testing.T) string { return "127.0.0.1:1" }, "%s", "--sentinel", "SAME", "--timeout", "2s"), "no connection to m, as 127.0.0.1:1 say: no master: .*: connection refused", "check the addresses of --sentinel", false, "no connection to"},
+		{"no Sentinel", at(real(), "%s", "--sentinel", "SAME", "--timeout", "4s"), "what answers at 127.0.0.1:[0-9]+ is no Sentinel", "--sentinel NAME@host:port has the Sentinels' addresses", false, "is no Sentinel"},
+		{"no Sentinel there", at(func(*testing.T) string { return "127.0.0.1:1" }, "%s", "--sentinel", "SAME", "--timeout", "4s"), "no connection to m, as 127.0.0.1:1 say: no master: .*: connection refused", "check the addresses of --sentinel", false, "no connection to"},
 		{"a Sentinel", at(func(t *testing.T) string { return startSentinel(t) }, "%s"), "what answers at 127.0.0.1:[0-9]+ is a Sentinel, and not the server that it watches", "--sentinel NAME@127.0.0.1:[0-9]+ asks it", false, "is a Sentinel, and not the server that it watches"},
 		{"HTTP", at(func(t *testing.T) string {
 			l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)

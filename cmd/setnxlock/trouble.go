@@ -156,8 +156,10 @@ func networkCause(err error) *cause {
 // inWords is an error's text without the words of the libraries around what was seen.
 func inWords(err error) string {
 	text := err.Error()
-	for _, e := range []error{err, dialled(err)} {
-		if c := causeOf(e); c != nil {
+	if c := causeOf(err); c != nil {
+		if i := strings.LastIndex(text, c.inner); i >= 0 && strings.HasSuffix(c.inner, "EOF") { // and not what is called so
+			text = text[:i] + c.words + text[i+len(c.inner):]
+		} else {
 			text = strings.ReplaceAll(text, c.inner, c.words)
 		}
 	}

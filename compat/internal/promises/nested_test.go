@@ -16,7 +16,7 @@ func TestDoInDo(t *testing.T) {
 	eachKind(t, all(true), func(t *testing.T, k kind) {
 		inWorld(t, k, func(w *world) {
 			locks, net := w.client(compat.Options{})
-			err := locks.Do(background, k.key, long, func(ctx context.Context) error {
+			err := locks.Do(w.within(time.Minute), k.key, long, func(ctx context.Context) error { // not for ever, if it waits
 				began, sent := time.Now(), net.Count()
 				derived, end := context.WithTimeout(context.WithValue(ctx, w, w), time.Hour)
 				defer end()
@@ -119,7 +119,9 @@ func TestFromContextOfAKey(t *testing.T) {
 						if compat.FromContext(joined) != lock || compat.FromContext(ctx).Key() != "web:a" {
 							w.Error("the innermost is another")
 						}
-						if err := locks.Do(joined, "a", long, nil); !errors.Is(err, compat.ErrInvalid) {
+						late, end := context.WithTimeout(joined, time.Minute)
+						defer end()
+						if err := locks.Do(late, "a", long, nil); !errors.Is(err, compat.ErrInvalid) {
 							w.Errorf("the outermost in the innermost: %v", err)
 						}
 						return lock.Release(ctx)

@@ -25,6 +25,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/redlock"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
+	"github.com/setnxlock/setnxlock/compat/semaphore"
 	"github.com/setnxlock/setnxlock/compat/sentinel"
 )
 
@@ -123,11 +124,18 @@ func (o order) algorithm(i int) protocol.Algorithm {
 	form, name := formOf(o.Locks[i])
 	l, _ := locks.Get(name)
 	told := locks.Options{Fence: o.Kind != five && form != inTurn, Millis: o.Millis[i]}
-	if form == several {
+	switch form {
+	case several:
 		return l.Several(told)
+	case slotted:
+		told.Limit = together
+		return l.Slots(told)
 	}
 	return l.New(told)
 }
+
+// together is how many may hold a semaphore.
+const together = 2
 
 // reach connects to this kind of group.
 func (o order) reach(options compat.Options) reach {
@@ -213,7 +221,7 @@ func (w *worker) ttl() time.Duration {
 // what is what a section takes: the key of the lock, and the keys that are had with it.
 func (w *worker) what() (key string, keys []string) {
 	first := w.o.Keys[w.IntN(len(w.o.Keys))]
-	if form, _ := formOf(w.o.Locks[0]); form == one || form == readWrite {
+	if form, _ := formOf(w.o.Locks[0]); form == one || form == readWrite || form == slotted {
 		return first, []string{first}
 	}
 	keys = slices.Compact(slices.Sorted(slices.Values([]string{first, w.o.Keys[w.IntN(len(w.o.Keys))]})))
@@ -267,6 +275,9 @@ func (w *worker) holds(ctx context.Context, l *compat.Lock, keys []string, got h
 	lost := make(chan int64, 1)
 	defer context.AfterFunc(ends, func() { lost <- now() })()
 	got.ID, got.At, got.Until, got.Fence, got.Text = id, now(), l.Until().UnixNano(), l.Fence(), string(l.Lease().How)
+	if form, _ := formOf(w.o.Locks[0]); form == slotted {
+		got.Most, got.Slot = together, semaphore.Slot(l.Token())
+	}
 	w.tell(got, keys)
 	for range w.IntN(3) {
 		w.rest(8 * time.Millisecond)

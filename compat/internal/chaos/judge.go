@@ -108,6 +108,9 @@ func (v *verdict) judge(r run, clients []*process, losses []history.Event, left 
 		}
 		byKey[key] = all
 		v.Sections += len(all)
+		if form == slotted { // chance decides among all who wait for a slot
+			calls[key] = nil
+		}
 		v.Waits = append(v.Waits, v.starved(r, key, calls[key], all, clients))
 	}
 	v.check(r, byKey, &j)
@@ -193,11 +196,11 @@ var model = porcupine.Model{
 // check has porcupine look for an order in which each client had the lock alone: it got it between
 // its call and the return, and had stopped by its end. Windows of a few hundred sections each
 // are looked at by themselves, and so is what lies between two losses, without those who had it
-// during one.
+// during one. A semaphore's slots are locks of their own.
 func (v *verdict) check(r run, byKey map[string][]*history.Hold, j *history.Judge) {
 	const window = 400
 	v.Checked = "linearizable"
-	for key, all := range byKey {
+	for key, all := range bySlot(byKey) {
 		for from, pieces := 0, pieces(all, j, window); from < len(pieces); from++ {
 			var ops []porcupine.Operation
 			for _, h := range pieces[from] {
@@ -226,6 +229,21 @@ func (v *verdict) check(r run, byKey map[string][]*history.Hold, j *history.Judg
 			return
 		}
 	}
+}
+
+// bySlot are the holds by key, and those of a semaphore by slot.
+func bySlot(byKey map[string][]*history.Hold) map[string][]*history.Hold {
+	apart := map[string][]*history.Hold{}
+	for key, all := range byKey {
+		for _, h := range all {
+			name := key
+			if h.Slot > 0 {
+				name = fmt.Sprintf("%s-%d", key, h.Slot)
+			}
+			apart[name] = append(apart[name], h)
+		}
+	}
+	return apart
 }
 
 // pieces are the holds between losses, no more than so many together. The holds that a loss may have

@@ -65,6 +65,10 @@ func TestJudge(t *testing.T) {
 	reader := section("b", 60, 61, 200, 2)
 	other := section("a", 0, 1, 100, 1)
 	reader[1].Shared, other[1].Shared = true, true
+	slot := func(n int, s []history.Event) []history.Event {
+		s[1].Most, s[1].Slot = 2, n
+		return s
+	}
 	for _, c := range []struct {
 		name   string
 		kind   string
@@ -79,6 +83,8 @@ func TestJudge(t *testing.T) {
 		{name: "two at once, after a loss", a: a, b: early, losses: []span{{at(30), at(40)}}, apart: history.Exclusion},
 		{name: "two at once, in a quorum", kind: five, a: a, b: early, broken: "b got it"},
 		{name: "two readers at once", a: other, b: reader},
+		{name: "two of a semaphore of two", a: slot(1, section("a", 0, 1, 100, 1)), b: slot(2, section("b", 0, 50, 200, 1))},
+		{name: "two in one slot of it", a: slot(1, section("a", 0, 1, 100, 1)), b: slot(1, section("b", 0, 50, 200, 2)), broken: "b got it"},
 		{name: "no fence", a: section("a", 0, 1, 100, 0), b: b, broken: "a has no fence"},
 		{name: "no fence in a quorum", kind: five, a: section("a", 0, 1, 100, 0), b: section("b", 0, 101, 200, 0)},
 		{name: "lost, and nobody took it", a: a, b: lost, broken: "b was told that it had lost it"},

@@ -181,6 +181,10 @@ func plan(each run, only, kind string) ([]run, error) {
 	})
 	names := p.alone()
 	p.formed(true, "rw", alone, "2.2")
+	for i, name := range []string{"set:lua", "tx:guarded"} {
+		l, _ := locks.Get(name)
+		p.formed(i == p.turn%2, "semaphore "+name, alone, l.Since)
+	}
 	sets := []string{"tx:renamed", "set:lua", "getset:guarded", "tx:guarded", "set:watch"}
 	for i, name := range sets {
 		l, _ := locks.Get(name)

@@ -55,6 +55,11 @@ func notRun() []string {
 			lines = append(lines, why+": run make interop")
 		}
 	}
+	for driver := range phpClients {
+		if why := phpMissing(driver); why != "" {
+			lines = append(lines, why)
+		}
+	}
 	return lines
 }
 

@@ -105,7 +105,7 @@ func TestSignalACL(t *testing.T) {
 	r := restrict(t)
 	for _, l := range locks.All() {
 		a := made(l, false)
-		if a == nil || l.Shared || l.Name == "getset:two-keys" {
+		if a == nil || l.Shared || l.Name == "getset:two-keys" || l.OneOf != nil { // see TestACLToday
 			continue
 		}
 		r.as(l, more, func(source compat.Source) {
@@ -161,6 +161,9 @@ func TestSeveralACL(t *testing.T) {
 	more := besides(t, "A lock of several keys")
 	r := restrict(t)
 	for _, l := range locks.All() {
+		if l.OneOf != nil { // see TestACLToday
+			continue
+		}
 		for _, fence := range []bool{false, true} {
 			o := locks.Options{Fence: fence, Millis: true}
 			ways := map[string]func(compat.Source) compat.Backend{}

@@ -379,6 +379,9 @@ func (a *app) waitFor(ctx, waiting context.Context, p *deployment, keys []string
 		}
 		return &held{lock, t, p}, err
 	}
+	if err := a.nested(waiting, t); err != nil {
+		return nil, err
+	}
 	looking, stop := context.WithCancel(ctx)
 	var looker sync.WaitGroup
 	looker.Go(func() { line.watch(looking, t) })

@@ -262,6 +262,9 @@ func (a *app) busy(ctx context.Context, t *target, f runFlags) error {
 	case err == nil && verdict.Together(t.key, all).Status == compat.StatusFree:
 		text = t.says + " was held by other clients"
 	}
+	if err == nil && heldAround(all) != "" {
+		text += "; that is the run around this one"
+	}
 	if text += t.other(ctx); f.wait > 0 {
 		text += fmt.Sprintf("; not obtained within %v", time.Duration(f.wait))
 	}

@@ -109,7 +109,7 @@ func (l Lens) takes(c Content, now time.Time) bool {
 
 // FromState is the verdict of a lock that has looked itself: of several keys or servers, of readers.
 func FromState(s protocol.State) Verdict {
-	v := Verdict{State: s, Obtainable: s.Status == protocol.StatusFree || s.Status == protocol.StatusDead}
+	v := Verdict{State: s, Obtainable: s.Status == protocol.StatusFree || s.Status == protocol.StatusDead || s.Open}
 	v.Holders = slices.Clone(s.Holders)
 	values := []*string{&v.Value}
 	for i := range v.Holders {

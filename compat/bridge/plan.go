@@ -347,5 +347,13 @@ func target(name string) ([]protocol.Algorithm, bool) {
 	return list, true
 }
 
-// goOf is the Go of a target; of a family its first.
-func goOf(to string) string { return locks.Named(to)[0].Go + "{}" }
+// goOf is the Go of a target; of a family its first that does not need the servers of today.
+func goOf(to string) string {
+	all := locks.Named(to)
+	for _, l := range all {
+		if l.OneOf == nil {
+			return l.Go + "{}"
+		}
+	}
+	return all[0].Go + "{}"
+}

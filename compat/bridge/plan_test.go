@@ -99,6 +99,16 @@ func TestPlanLocksTheirKey(t *testing.T) {
 	}
 }
 
+// A family's Go is that of a lock which more than the servers of today have.
+func TestPlanGo(t *testing.T) {
+	for to, want := range map[string]string{"set": "setlock.Lua{}", "set:ifeq": "setlock.IfEq{}", "tx": "txlock.Renamed{}"} {
+		p, err := bridge.NewPlan("redis-py-2.9", to)
+		if n := len(p.Stages); err != nil || n == 0 || p.Stages[n-1].Go != want {
+			t.Errorf("to %s: %+v, %v, want %s at last", to, p.Stages, err, want)
+		}
+	}
+}
+
 // Redisson's locks are hashes: it is refused by name.
 func TestPlanRedisson(t *testing.T) {
 	p, err := bridge.NewPlan("redisson", "set")

@@ -184,6 +184,13 @@ func TestTLS(t *testing.T) {
 	if out, errs, status := cli(t, nil, append([]string{"doctor", "--redis", secure}, all...)...); status != 0 {
 		t.Errorf("doctor: %d, %s%s", status, out, errs)
 	}
+	var env []string // in place of flags, as a unit or a crontab has them
+	for i := 0; i < len(all); i += 2 {
+		env = append(env, "SETNXLOCK_"+strings.ToUpper(strings.ReplaceAll(all[i][2:], "-", "_"))+"="+all[i+1])
+	}
+	if out, errs, status := cli(t, env, "run", "--redis", secure, "--wait", "1h", "job", "--", "echo", "under the lock"); out != "under the lock\n" || errs != "" || status != 0 {
+		t.Errorf("by variables: %d, %s%s", status, out, errs)
+	}
 }
 
 func TestPassword(t *testing.T) {

@@ -74,7 +74,7 @@ func (a *app) rootCommand() *cobra.Command {
 	f.StringVar(&a.sentinel, "sentinel", "", "ask Sentinels for the master, and follow it: `NAME@host:port,...`")
 	f.BoolVar(&a.cluster, "cluster", false, "the servers of --redis are nodes of a cluster")
 	use := names()
-	f.StringVar(&a.algorithm, "algorithm", "auto", "`NAME` is auto, rw:read, rw:write or redlock; others: setnxlock flags")
+	f.StringVar(&a.algorithm, "algorithm", "auto", "`NAME`: auto, rw:read, rw:write, redlock, semaphore; more: setnxlock flags")
 	f.StringVar(&a.dialect, "dialect", "", "lock as the clients `NAME` do, which share the keys")
 	f.StringVar(&a.prefix, "prefix", "", "put `TEXT` before each KEY")
 	duration.Var(f, &a.timeout, "timeout", defaultTimeout, "how long connecting may take, then each request")

@@ -139,7 +139,8 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error { return l.h
 // renews the lock afterwards. It returns [ErrLost] if the lock was no longer ours, and then removes
 // nothing, and [ErrReleased] if it was released before. After [ErrUnknown] (the outcome could not
 // be learned), [ErrAborted], or ctx's error (an extension was still under way) it may be called
-// again: it compares, and never removes another client's lock.
+// again: it compares, and never removes another client's lock. Before Options.Hold has passed it only looks: the lock is
+// over here, and stays on the server.
 func (l *Lock) Release(ctx context.Context) error {
 	if !l.h.k.crew.Enter() { // Close does, or has
 		return l.h.over()

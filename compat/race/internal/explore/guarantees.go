@@ -193,8 +193,8 @@ func onOneServer(e plan.Entry) bool { return e.Form != plan.Quorum }
 func Guaranteed() []string {
 	return []string{"getset:classic", "getset:classic/seconds", "getset:classic/margin", "getset:guarded", "getset:guarded/margin", "getset:guarded/pinned", "getset:listed",
 		"tx:classic", "tx:classic/published", "tx:classic/never", "tx:classic/pinned", "tx:guarded", "tx:guarded/pinned", "tx:renamed", "tx:renamed/pinned", "tx:renamed/listcas",
-		"set:lua", "set:watch", "set:watch/pinned", "set:published", "set:script",
-		"rw:read+rw:write", "rw:read/published+rw:write/published", "redlock"}
+		"set:ifeq", "set:lua", "set:watch", "set:watch/pinned", "set:published", "set:script",
+		"rw:read+rw:write", "rw:read/published+rw:write/published", "semaphore", "redlock"}
 }
 
 // serversOf are those that an algorithm is run on: all; but locks of several keys

@@ -26,7 +26,8 @@ type Options struct {
 	// jobs that many machines start by their own clocks, which differ. The lease is Hold at first, if the ttl is shorter, so it
 	// outlasts a process that dies. Release before Hold has passed leaves the lock to its lease: it says whether the lock was
 	// still ours, hands it to nobody, and removes nothing. So do Close and the end of Do. Where timestamps are compared with
-	// the clients' clocks (getsetlock), one that is ahead ends it sooner. Default: 0, none.
+	// the clients' clocks (getsetlock), one that is ahead ends it sooner, and the key, which has no TTL, stays until somebody
+	// takes it over. Default: 0, none.
 	Hold time.Duration
 
 	// Poll bounds the pause between two looks at a held key, where no release will be heard of. A pause begins at a fiftieth

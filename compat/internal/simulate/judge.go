@@ -636,6 +636,9 @@ func (j *judge) leftovers() {
 			if _, locked := j.keys[name]; locked && !j.w.Kind.AnyClock && ttl < 0 {
 				continue
 			}
+			if j.w.Options.Hold > 0 && !j.w.Kind.AnyClock && ttl < 0 { // of several keys, each: its holder left it to its time
+				continue
+			}
 			if owner, deadline, pair := dialect.PairOf(key); pair && !j.w.Kind.AnyClock && slices.Contains(keys, owner) && slices.Contains(keys, deadline) {
 				continue
 			}

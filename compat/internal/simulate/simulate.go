@@ -92,6 +92,7 @@ func Draw(seed uint64) Config {
 	c.Options.Prefix = []string{"", "", "app-"}[r.IntN(3)]
 	c.Options.Cleanup = []time.Duration{0, 0, time.Second}[r.IntN(3)]
 	c.Options.Poll = []time.Duration{0, 0, time.Second}[r.IntN(3)]
+	c.Options.Hold = []time.Duration{0, 0, 0, 0, time.Second, 6 * time.Second}[r.IntN(6)]
 	return c.fitting()
 }
 
@@ -109,9 +110,9 @@ func (c Config) fitting() Config {
 }
 
 func (c Config) String() string {
-	return fmt.Sprintf("seed %d: %s on %s, %d processes × %d Lockers × %d goroutines, %d keys, pool %d, %s; renew %v, keeps %d, timeout %v, prefix %q, millis %v, skew %v, elects %v",
+	return fmt.Sprintf("seed %d: %s on %s, %d processes × %d Lockers × %d goroutines, %d keys, pool %d, %s; renew %v, keeps %d, timeout %v, prefix %q, hold %v, millis %v, skew %v, elects %v",
 		c.Seed, c.Kind.Name, strings.Join(c.At, "+"), c.Processes, c.Lockers, c.Workers, c.Keys, c.Pool, c.Faults.Name,
-		!c.Options.NoRenew, c.Keep, c.Options.Timeout, c.Options.Prefix, c.Millis, c.Skew, c.Elects)
+		!c.Options.NoRenew, c.Keep, c.Options.Timeout, c.Options.Prefix, c.Options.Hold, c.Millis, c.Skew, c.Elects)
 }
 
 // A Report is what came of a run, or of many.

@@ -67,7 +67,7 @@ func TestInteropSymfony(t *testing.T) {
 		}
 		left := time.Duration(must.Get(redis.Int64(conn.Do("PTTL", key)))(t)) * time.Millisecond
 		found := dialect.RecogniseSet(key, members, left, time.Now())
-		if len(found) != 1 || found[0].Formats()[0] != dialect.Symfony || found[0].Wrong != nil || (found[0].Until.Sub(time.Now())-left).Abs() > 10*time.Second {
+		if len(found) != 1 || found[0].Formats()[0] != dialect.Symfony || found[0].Wrong != nil || (time.Until(found[0].Until)-left).Abs() > 10*time.Second {
 			t.Errorf("%s: %v with a TTL of %v is recognised as %+v", key, members, left, found)
 			continue
 		}

@@ -48,6 +48,7 @@ type server struct {
 	crew  *cleaning.Crew
 
 	silent    atomic.Int64  // until when releases wake nobody, in nanoseconds of Unix
+	hungUp    atomic.Int64  // wake-ups in a row that ended with their connection
 	listeners atomic.Int64  // connections that listen, of Source.Listen
 	hears     atomic.Int64  // for how many seconds at once one can listen here; 0: not known to be few
 	lists     atomic.Uint64 // what volatile found, and in which epoch

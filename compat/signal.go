@@ -16,7 +16,8 @@ import (
 
 // silences is for how long releases wake nobody after a wake-up ended with err. What a server says of the moment, or of one
 // key, says nothing about the next wake-up. A user who may not, or a server that lacks the command, is not asked again soon:
-// polling is enough. A connection that ended may have been a proxy's answer to a command that it does not know, or any end.
+// polling is enough. A connection that ended may have been a proxy's answer to a command that it does not know, or any end:
+// each one in a row doubles the pause.
 func silences(err error) time.Duration {
 	var refused redis.Error
 	_, notNow := answer.NotNow(err)
@@ -28,8 +29,10 @@ func silences(err error) time.Duration {
 	case !errors.As(err, &refused), notNow, answer.Passes(err), answer.Elsewhere(err), answer.NotString(refused):
 		return 0
 	}
-	return 10 * time.Minute
+	return longSilence
 }
+
+const longSilence = 10 * time.Minute
 
 // blocks is for how long a waiter listens at once, at most, and the first time: a read timeout that is shorter than that
 // would end its connection.
@@ -72,7 +75,14 @@ func (s *server) signals(now func() time.Time, pause func(time.Duration), step, 
 				woken, err = signal.Wake(c, lists(key))
 				return err
 			})
-			if retry := silences(err); retry > 0 {
+			retry := silences(err)
+			switch {
+			case err == nil:
+				s.hungUp.Store(0)
+			case answer.Closed(err): // a proxy without transactions does it each time
+				retry = min(retry<<min(s.hungUp.Add(1)-1, 16), longSilence)
+			}
+			if retry > 0 {
 				s.silent.Store(now().Add(retry).UnixNano())
 			}
 			return woken

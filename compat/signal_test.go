@@ -409,12 +409,15 @@ func TestSignalOverABrokenNetwork(t *testing.T) {
 		for _, f := range []faulty.Loss{faulty.LostRequest, faulty.LostReply} {
 			for n := 1; ; n++ {
 				net := new(faulty.Network)
-				k := compat.NewOn(w.through(net), a, compat.Options{NoRenew: true, Clock: w.clock})
+				k := compat.NewOn(w.through(net), a, compat.Options{NoRenew: true, Clock: ahead{w.clock, 0}}) // with a clock that stands nobody is woken
 				l := try(t, k, "k")
 				w.do("LPUSH", protocol.Aux("k", "waiters"), "somebody")
 				net.Expect(faulty.Fate{Loss: f}.At(n))
 				if err := l.Release(background); err != nil || w.value("k") != "" {
 					t.Errorf("fault %v at command %d of %q: %v, the key holds %q", f, n, net.Sent(), err, w.value("k"))
+				}
+				if ttl := w.do("TTL", protocol.Aux("k", "wake")); w.do("EXISTS", protocol.Aux("k", "wake")) == int64(1) && ttl.(int64) < 0 {
+					t.Errorf("fault %v at command %d of %q: a wake-up without an end is left", f, n, net.Sent())
 				}
 				w.do("DEL", protocol.Aux("k", "waiters"))
 				w.do("DEL", protocol.Aux("k", "wake"))
@@ -527,6 +530,38 @@ func TestReleaseAndWakeUpShareTheirTime(t *testing.T) {
 			t.Errorf("it took %v of %v", took, cleanup)
 		}
 		net.Clear()
+		if err := k.Close(background); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A proxy that hangs up on MULTI is asked for a wake-up again and again, but ever less often: each time costs a connection.
+func TestWakeUpsBehindAProxyBecomeRare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := oldredis.New("twemproxy", oldredis.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		net := new(faulty.Network)
+		k := compat.New(net.Pool(s), setlock.Script{}, compat.Options{NoRenew: true})
+		release(t, try(t, k, "checked"))
+		net.Expect(nil)
+		for range 600 {
+			l := try(t, k, "k")
+			time.Sleep(time.Second)
+			release(t, l)
+		}
+		asked := 0
+		for _, m := range net.Sent() {
+			if m.Name == "MULTI" {
+				asked++
+			}
+		}
+		if asked < 2 || asked > 12 {
+			t.Errorf("%d of 600 releases asked who waits", asked)
+		}
 		if err := k.Close(background); err != nil {
 			t.Error(err)
 		}

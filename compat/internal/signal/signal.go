@@ -2,7 +2,7 @@
 //
 //	a waiter     LPUSH waiters id; EXPIRE waiters 60     it is there
 //	             BLPOP wake 1                            and listens, again and again
-//	a release    RPOPLPUSH waiters wake; EXPIRE wake 60  when the key is gone
+//	a release    MULTI; RPOPLPUSH waiters wake; EXPIRE wake 60; EXEC    when the key is gone
 //
 // The client that registered first is named first, and the one that has listened longest gets
 // the wake-up; that they need not be the same harms nobody, there is one for each. A client that was woken in vain, because
@@ -94,14 +94,8 @@ func Next(c redis.Conn, l Lists) (id string, err error) {
 // Wake wakes a client, if one waits.
 func Wake(c redis.Conn, l Lists) (woken bool, err error) {
 	cmds := l.waking()
-	replies, err := pipe(c, cmds[:]...)
-	if err != nil {
-		return false, err
-	}
-	if refused, ok := replies[0].(redis.Error); ok {
-		return false, refused
-	}
-	return replies[0] != nil, nil
+	replies, err := together(c, cmds[:]...)
+	return err == nil && replies[0] != nil, err
 }
 
 // Leave takes the waiter off the list. If it is not on it, a wake-up was meant for it: with pass
@@ -110,7 +104,7 @@ func (w *Waiter) Leave(c redis.Conn, l Lists, pass bool) error {
 	there, err := redis.Int(c.Do("LREM", l.Waiters, 1, w.ID))
 	if err == nil && there == 0 && pass {
 		cmds := l.waking()
-		_, err = pipe(c, cmds[:]...)
+		_, err = together(c, cmds[:]...)
 	}
 	return err
 }

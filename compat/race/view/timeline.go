@@ -249,7 +249,7 @@ func (p *timeline) argument() {
 	p.list("So", []string{a.So})
 	p.list("Fix", []string{a.Fix})
 	p.list("Ours", []string{p.t.Instead})
-	if p.t.Verdict.Violated == "" {
+	if p.t.Verdict.Violated == "" && a.So == "" {
 		p.list("holds", []string{fmt.Sprintf("no invariant is broken in these %d steps", len(p.t.Events))})
 	}
 	p.sources()

@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -18,14 +19,27 @@ type line struct {
 	args   []string
 }
 
+// What stands before a line of MONITOR's (a container's time stamp, the name of its service) has no quotes: else it is an argument.
 var (
-	lineForm  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\+?(\d+)\.(\d{6}) \[(\d+) (\S+)\] (".*")$`) })
+	lineForm = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?:[^"]*[\s|])??\+?(\d+)\.(\d{6}) \[(\d+) (\S+)\] (".*")$`)
+	})
 	namesNone = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\+?\d+\.\d{6} (\(db \d+\) )?"`) })
+	begun     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:[^"]*[\s|])?\+?\d+\.\d{6} \[\d+ \S+\] "`) })
 )
 
-// parse reads what redis-cli MONITOR prints. Lines that are empty or say OK count for nothing.
-func parse(text string) ([]line, error) {
+// A Skipped is the lines of a log that are none of MONITOR's, or are cut off: nothing is known of what they say.
+type Skipped struct {
+	Lines int    `json:"lines"`
+	First string `json:"first,omitempty"` // where, and how it begins
+	Last  bool   `json:"last,omitempty"`  // the last line is cut off within a command
+}
+
+// parse reads what redis-cli MONITOR prints, among whatever else. Lines that are empty or say OK count for nothing.
+func parse(text string) ([]line, Skipped, error) {
 	var all []line
+	var skipped Skipped
+	var unnamed, why error
 	n := 0
 	for s := range strings.Lines(text) {
 		n++
@@ -33,26 +47,36 @@ func parse(text string) ([]line, error) {
 		if s == "" || s == "OK" || s == "+OK" {
 			continue
 		}
-		m := lineForm().FindStringSubmatch(s)
-		if m == nil {
-			if namesNone().MatchString(s) {
-				return nil, fmt.Errorf("line %d names no client: MONITOR does so since Redis 2.6, and without it nobody can tell who holds the lock", n)
-			}
-			return nil, fmt.Errorf("line %d is none of MONITOR's: %.60q", n, s)
+		l, err := readLine(s)
+		if err == nil {
+			all, skipped.Last = append(all, l), false
+			continue
 		}
-		seconds, err1 := strconv.ParseInt(m[1], 10, 64)
-		micros, err2 := strconv.ParseInt(m[2], 10, 64)
-		db, err3 := strconv.Atoi(m[3])
-		args, err := words(m[5])
-		if err = errors.Join(err1, err2, err3, err); err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
+		if namesNone().MatchString(s) && unnamed == nil {
+			unnamed = fmt.Errorf("line %d names no client: MONITOR does so since Redis 2.6, and without it nobody can tell who holds the lock", n)
 		}
-		all = append(all, line{time.Unix(seconds, micros*1000), db, m[4], args})
+		if skipped.Lines++; skipped.Lines == 1 {
+			skipped.First, why = fmt.Sprintf("line %d: %.60q", n, s), fmt.Errorf("line %d %w", n, err)
+		}
+		skipped.Last = begun().MatchString(s)
 	}
 	if all == nil {
-		return nil, errors.New("no line of MONITOR's")
+		return nil, skipped, cmp.Or(unnamed, why, errors.New("no line of MONITOR's"))
 	}
-	return all, nil
+	return all, skipped, nil
+}
+
+// readLine reads one line.
+func readLine(s string) (line, error) {
+	m := lineForm().FindStringSubmatch(s)
+	if m == nil {
+		return line{}, fmt.Errorf("is none of MONITOR's: %.60q", s)
+	}
+	seconds, err1 := strconv.ParseInt(m[1], 10, 64)
+	micros, err2 := strconv.ParseInt(m[2], 10, 64)
+	db, err3 := strconv.Atoi(m[3])
+	args, err4 := words(m[5])
+	return line{time.Unix(seconds, micros*1000), db, m[4], args}, errors.Join(err1, err2, err3, err4)
 }
 
 // words reads quoted arguments as Redis writes them: \xHH, \n, \r, \t, \a, \b, \\ and \".

@@ -11,7 +11,8 @@
 // commands run, which MONITOR prints; for a transaction, the commands that EXEC ran: none, if its
 // WATCH failed. What a client believes is not in the log either. It counts as a holder from the
 // command that took the lock until it removes the lock or its lease ends by the server's clock; a
-// lease ends with the TTL that the client has set or the time that it has written.
+// lease ends with the TTL that the client has set or the time that it has written. In a hash
+// (Redisson's locks) the field is the holder's name, whichever connection it writes it over.
 package monitor
 
 import (
@@ -29,7 +30,7 @@ import (
 // Options say what Read looks at. Their zero values are defaults.
 type Options struct {
 	Key    string // default: the one that is asked for most often as a lock is
-	Server string // a version of oldredis, 2.6 or later: those before name no clients; default "7.0"
+	Server string // a version of oldredis, 2.6 or later: those before name no clients; default "8.6"
 }
 
 // A Log is what was found.
@@ -37,6 +38,13 @@ type Log struct {
 	Trace   race.Trace `json:"trace"` // without a schedule: it was not found by the explorer
 	Keys    []string   `json:"keys"`  // all that are asked for as locks are, the most often asked for first
 	Follows []Follows  `json:"follows"`
+
+	Skipped  Skipped   `json:"skipped"`
+	Held     []Held    `json:"held"`     // who held the lock when, by the beginning
+	Both     []Both    `json:"both"`     // where two held it
+	Removed  []Removed `json:"removed"`  // who removed whose
+	Unjudged string    `json:"unjudged"` // from where on nothing is judged, and why; "": all of it is
+	Says     []string  `json:"says"`     // all of this in sentences
 }
 
 // Follows says which lock a client follows, judged by its commands.
@@ -52,7 +60,7 @@ const most = 300
 
 // Read reads a log.
 func Read(text string, o Options) (Log, error) {
-	lines, err := parse(text)
+	lines, skipped, err := parse(text)
 	if err != nil {
 		return Log{}, fmt.Errorf("monitor: %w", err)
 	}
@@ -61,7 +69,7 @@ func Read(text string, o Options) (Log, error) {
 	if key == "" {
 		return Log{}, errors.New("monitor: no key is taken as a lock is: with SETNX, SET NX, GETSET, RENAMENX, or a script")
 	}
-	r, err := newRun(key, cmp.Or(o.Server, "7.0"), lines[0].at)
+	r, err := newRun(key, cmp.Or(o.Server, "8.6"), lines[0].at)
 	if err != nil {
 		return Log{}, fmt.Errorf("monitor: %w", err)
 	}
@@ -72,7 +80,9 @@ func Read(text string, o Options) (Log, error) {
 	if len(r.trace.Events) == 0 {
 		return Log{}, fmt.Errorf("monitor: nothing in the log concerns the key %q", key)
 	}
-	return Log{Trace: r.finish(), Keys: keys, Follows: r.follows()}, nil
+	log := Log{Trace: r.finish(), Keys: keys, Follows: r.follows(), Skipped: skipped, Unjudged: r.unjudged}
+	log.tell()
+	return log, nil
 }
 
 // lockKeys are the keys that somebody asks for as for a lock.
@@ -95,10 +105,17 @@ func asks(args []string) (key string, ok bool) {
 		return args[2], true
 	case len(args) > 3 && name == "SET" && slices.ContainsFunc(args[3:], func(a string) bool { return strings.EqualFold(a, "NX") }):
 		return args[1], true
-	case len(args) > 3 && (name == "EVAL" || name == "EVALSHA") && args[2] != "0":
+	case len(args) > 3 && (name == "HSETNX" || name == "HINCRBY"):
+		return args[1], true
+	case len(args) > 3 && scripted(name) && args[2] != "0":
 		return args[3], true
 	}
 	return "", false
+}
+
+// scripted says that a command runs a script, whose commands MONITOR prints behind it.
+func scripted(name string) bool {
+	return slices.Contains([]string{"EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "FCALL", "FCALL_RO"}, name)
 }
 
 // since is a time in milliseconds of the trace.

@@ -1,10 +1,10 @@
 package monitor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -29,12 +29,15 @@ type run struct {
 	trace   race.Trace
 	names   map[string]string // of values: "«C1»", "t=10s"
 	writer  *client           // of what is on the key
+
+	unjudged string // why nothing is judged any more
 }
 
 // A client is an address of the log, or several: who knows the holder's token has it from the holder.
 type client struct {
 	name      string
 	addresses []string
+	id        string // the field of a hash that is its; "": it is known by its addresses
 	queued    []line // since MULTI
 	multi     bool
 	watches   bool // the key
@@ -83,7 +86,8 @@ func (r *run) all(lines []line) error {
 
 func (r *run) step(l line, script []line) error {
 	name := strings.ToUpper(l.args[0])
-	c := r.client(l.client)
+	id := r.field(l, script)
+	c := r.client(l.client, id)
 	concerns := r.concerns(l)
 	if concerns && r.db < 0 {
 		r.db = l.db
@@ -108,15 +112,15 @@ func (r *run) step(l line, script []line) error {
 			return nil
 		}
 		return r.event(c, write{at: l.at, lines: queued, exec: true, watched: watched})
-	case !concerns:
+	case !concerns, c == nil && channels(name):
 		return nil
 	}
 	if c == nil {
-		if value := r.raw(); r.writer != nil && strings.HasPrefix(name, "EVAL") && slices.Contains(l.args[1:], value) {
+		if value := r.raw(); id == "" && r.writer != nil && scripted(name) && slices.Contains(l.args[1:], value) {
 			c = r.writer
 			c.addresses = append(c.addresses, l.client)
 		} else {
-			c = &client{name: fmt.Sprintf("C%d", len(r.clients)+1), addresses: []string{l.client}, state: race.Idle}
+			c = &client{name: fmt.Sprintf("C%d", len(r.clients)+1), addresses: []string{l.client}, id: id, state: race.Idle}
 			r.clients = append(r.clients, c)
 		}
 	}
@@ -128,11 +132,25 @@ func (r *run) step(l line, script []line) error {
 	return r.event(c, write{at: l.at, lines: []line{l}, script: script, watched: c.watches})
 }
 
-func (r *run) client(address string) *client {
-	if i := slices.IndexFunc(r.clients, func(c *client) bool { return slices.Contains(c.addresses, address) }); i >= 0 {
-		return r.clients[i]
+// channels says that a command is about messages: who sends nothing else is no client of the lock.
+func channels(name string) bool {
+	return strings.HasSuffix(name, "SUBSCRIBE") || name == "PUBLISH" || name == "SPUBLISH"
+}
+
+// client finds who sends: by the holder's name in a hash, if the command has one, which it may send over any connection.
+func (r *run) client(address, id string) *client {
+	i := slices.IndexFunc(r.clients, func(c *client) bool { return id != "" && c.id == id })
+	if i < 0 {
+		i = slices.IndexFunc(r.clients, func(c *client) bool { return slices.Contains(c.addresses, address) && (id == "" || c.id == "") })
 	}
-	return nil
+	if i < 0 {
+		return nil
+	}
+	c := r.clients[i]
+	if c.id = cmp.Or(c.id, id); !slices.Contains(c.addresses, address) {
+		c.addresses = append(c.addresses, address)
+	}
+	return c
 }
 
 // A write is what a client sends at once: a command with what its script runs, or what stands between MULTI and EXEC.
@@ -226,7 +244,7 @@ func (r *run) again(e race.Event) bool {
 // do runs one command, or those of its script, and says what it did.
 func (r *run) do(c *client, l line, w write, whys *[]string) (text, reply string, err error) {
 	run := []line{l}
-	if name := strings.ToUpper(l.args[0]); name == "EVAL" || name == "EVALSHA" {
+	if scripted(strings.ToUpper(l.args[0])) {
 		run = w.script
 	}
 	var answers []string
@@ -236,6 +254,7 @@ func (r *run) do(c *client, l line, w write, whys *[]string) (text, reply string
 		if e.answer, err = r.send(x); err != nil {
 			return "", "", err
 		}
+		r.lacks(x, e.answer)
 		why, known := r.believe(c, e)
 		if !known {
 			why = r.otherwise(c, had, e)
@@ -254,9 +273,17 @@ func (r *run) do(c *client, l line, w write, whys *[]string) (text, reply string
 
 // send runs a command on the embedded server. What it can't run, such as a blocking one, it answers with an error.
 func (r *run) send(l line) (any, error) {
-	switch strings.ToUpper(l.args[0]) {
-	case "WATCH", "SUBSCRIBE", "PSUBSCRIBE", "PUBLISH", "BLPOP", "BRPOP", "BRPOPLPUSH", "BLMOVE", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP", "WAIT", "EVAL", "EVALSHA", "QUIT":
-		return "OK", nil // nothing waits here, and a script's commands are run by themselves
+	name := strings.ToUpper(l.args[0])
+	switch name {
+	case "WATCH", "BLPOP", "BRPOP", "BRPOPLPUSH", "BLMOVE", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP", "WAIT", "WAITAOF", "QUIT":
+		return "OK", nil // nothing waits here
+	case "DELIFEQ": // Valkey's, which the model of Redis has by another name
+		if len(l.args) == 3 {
+			l.args = []string{"DELEX", l.args[1], "IFEQ", l.args[2]}
+		}
+	}
+	if channels(name) || scripted(name) {
+		return "OK", nil // a script's commands are run by themselves
 	}
 	conn := r.conns[l.db]
 	if conn == nil {
@@ -283,14 +310,13 @@ func (r *run) onKey() race.Server {
 	s := race.Server{TTL: -1}
 	value := r.raw()
 	if value == "" {
-		kind, err := redis.String(r.ask("TYPE"))
-		if err != nil || kind == "none" || kind == "string" {
-			r.writer = nil
-			return s
-		}
-		value = "a " + kind
+		r.writer = nil
+		return s
 	}
 	s.Value, s.Raw = r.readable(value), value
+	if fields := r.fields(); fields != nil {
+		s.Value = r.hashed(fields)
+	}
 	if ttl, err := redis.Int64(r.ask("PTTL")); err == nil && ttl >= 0 {
 		s.TTL = ttl
 	}
@@ -305,13 +331,19 @@ func (r *run) ask(name string) (any, error) {
 	return r.send(line{db: max(r.db, 0), args: []string{name, r.key}})
 }
 
-// raw is the value on the key; "": there is none.
+// raw is the value on the key, of a hash its fields; "": there is none.
 func (r *run) raw() string {
-	value, err := redis.String(r.ask("GET"))
-	if err != nil {
-		return ""
+	if value, err := redis.String(r.ask("GET")); err == nil {
+		return value
 	}
-	return value
+	switch kind, err := redis.String(r.ask("TYPE")); {
+	case err != nil || kind == "none" || kind == "string":
+		return ""
+	case kind == "hash":
+		return "a hash " + strings.Join(r.fields(), " ")
+	default:
+		return "a " + kind
+	}
 }
 
 func changed(a, b race.Server) (list []string) {
@@ -353,6 +385,8 @@ func written(args []string, key string) (string, bool) {
 		return args[2], true
 	case len(args) == 4 && args[1] == key && (name == "SETEX" || name == "PSETEX"):
 		return args[3], true
+	case len(args) >= 4 && args[1] == key && (name == "HSET" || name == "HSETNX" || name == "HINCRBY") && args[2] != mode:
+		return args[2], true
 	}
 	return "", false
 }
@@ -388,12 +422,6 @@ func (r *run) command(args []string) string {
 	return strings.Join(list, " ")
 }
 
-// duration is what an EXPIRE or an option of SET says.
-func duration(n, unit string) (time.Duration, bool) {
-	d, err := strconv.ParseInt(n, 10, 64)
-	return time.Duration(d) * map[string]time.Duration{"EX": time.Second, "PX": time.Millisecond}[unit], err == nil
-}
-
 // finish gives the trace its end: what it shows.
 func (r *run) finish() race.Trace {
 	t := r.trace
@@ -418,6 +446,8 @@ func (r *run) finish() race.Trace {
 	}
 	if v := t.Verdict; v.Violated != "" {
 		t.Argument = race.Argument{Then: []string{t.Events[v.Step-1].Why}, So: t.Events[v.Step-1].Violation.Text + "."}
+	} else if r.unjudged != "" {
+		t.Argument.So = r.unjudged + "."
 	}
 	return t
 }

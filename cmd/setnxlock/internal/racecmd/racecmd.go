@@ -66,7 +66,7 @@ func Command(in, out, errs *os.File) *cobra.Command {
 		RunE:        exit.Help,
 	}
 	cmd.AddCommand(a.listCommand(), a.showCommand(), a.playCommand(), a.replayCommand(), a.exploreCommand(),
-		a.guaranteesCommand(), a.mixingCommand(), a.siteCommand())
+		a.monitorCommand(), a.guaranteesCommand(), a.mixingCommand(), a.siteCommand())
 	return cmd
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,8 +37,43 @@ import (
 // counts. Left is the reply itself (1, OK, nil, [1 1]), "own" for the value that this client wrote,
 // "past" or "later" for a timestamp, or "else". Right is "mine", "held" by another, "lost", "done",
 // or "next" for the next command. A reply that no line fits leads to the next command; after the
-// last command, an attempt counts as held, and a release as done.
+// last command, an attempt counts as held by another, and a release as done.
+//
+// COMPARE-AND-DELETE KEY TOKEN is the script that deletes the key if it holds the token. A script of your own stands in
+// quotes behind EVAL, where a comma is a comma: [FormName] writes the name of a lock's lines. WATCH, MULTI and EXEC are
+// commands like others, and a client has one connection.
 const Form = "form/"
+
+// compareAndDelete is the word for the script that most locks are released with.
+const compareAndDelete = "COMPARE-AND-DELETE"
+
+const compareScript = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`
+
+// inQuotes says in a form's name what has another meaning there. A space is a comma, so a comma is none.
+var inQuotes = strings.NewReplacer("%", "%25", ",", "%2C", ";", "%3B", "=", "%3D", "+", "%2B", " ", ",", "\t", ",", "\n", ",")
+
+// FormName is the name of a lock whose commands are the lines of text ([Form]).
+func FormName(text string) string {
+	var b strings.Builder
+	b.WriteString(Form)
+	for n, line := range strings.Split(strings.TrimSpace(text), "\n") {
+		if n > 0 {
+			b.WriteByte(';')
+		}
+		for i, part := range strings.Split(strings.TrimSpace(line), `"`) {
+			switch {
+			case i%2 == 1:
+				b.WriteString(`"` + inQuotes.Replace(part) + `"`)
+			default:
+				b.WriteString(strings.ReplaceAll(strings.Join(strings.Fields(part), ","), ",=,", "="))
+				if strings.HasSuffix(part, " ") && part != "" {
+					b.WriteByte(',')
+				}
+			}
+		}
+	}
+	return b.String()
+}
 
 // With adds to locks those whose commands are in the names of an algorithm ([Form]).
 func With(locks race.Locks, algorithm string) (race.Locks, error) {
@@ -86,12 +122,18 @@ func parseForm(text string) (formed, error) {
 		bad := func(says string) error {
 			return fmt.Errorf("race: line %d of the lock, %q: %s", n+1, strings.ReplaceAll(line, ",", " "), says)
 		}
-		fields := strings.FieldsFunc(line, func(r rune) bool { return r == ',' })
+		fields, err := formFields(line)
+		if err != nil {
+			return f, bad(err.Error())
+		}
 		reply, outcome, means := strings.Cut(line, "=")
+		means = means && !strings.Contains(line, `"`) // a script
 		switch {
 		case len(fields) == 0:
 		case line == "release" && list == &f.take:
 			list = &f.free
+		case strings.EqualFold(line, "release"):
+			return f, bad(`"release", in small letters, stands once, between the commands that take the lock and those that release it`)
 		case means && len(*list) == 0:
 			return f, bad("no command stands above it")
 		case means:
@@ -105,13 +147,67 @@ func parseForm(text string) (formed, error) {
 			step := &(*list)[len(*list)-1]
 			step.means = append(step.means, meaning{reply, outcome})
 		default:
+			if err := capitals(fields); err != nil {
+				return f, bad(err.Error())
+			}
 			*list = append(*list, formStep{cmd: fields})
 		}
 	}
 	if len(f.take) == 0 {
 		return f, errors.New("race: a lock of your own begins with the command that takes it")
 	}
+	if !slices.ContainsFunc(f.take, func(s formStep) bool { return slices.Contains(s.cmd, "KEY") }) {
+		return f, errors.New("race: no command that takes the lock names its key: write KEY for it, in capitals")
+	}
+	if !slices.ContainsFunc(f.take, func(s formStep) bool {
+		return slices.ContainsFunc(s.means, func(m meaning) bool { return m.outcome == "mine" || m.outcome == "done" })
+	}) {
+		return f, errors.New("race: no line says by which reply the lock is taken, as OK = mine does: nobody would ever hold it")
+	}
 	return f, nil
+}
+
+// formWords are what a lock's lines are filled in with.
+var formWords = []string{"KEY", "TOKEN", "TIME", "TTL", "TTLMS"}
+
+// capitals is what is wrong with a command's words.
+func capitals(cmd []string) error {
+	for _, w := range cmd[1:] {
+		if up := strings.ToUpper(w); up != w && slices.Contains(formWords, up) {
+			return fmt.Errorf("write KEY, TOKEN, TIME, TTL and TTLMS in capitals: %q would be sent as it is", w)
+		}
+	}
+	if strings.EqualFold(cmd[0], compareAndDelete) {
+		if len(cmd) != 3 {
+			return fmt.Errorf("want %s KEY TOKEN", compareAndDelete)
+		}
+		cmd[0] = compareAndDelete
+	}
+	if slices.Contains(formWords, cmd[0]) {
+		return fmt.Errorf("a line begins with a command, and %s is none", cmd[0])
+	}
+	return nil
+}
+
+// formFields are the words of a line. What stands in quotes is one.
+func formFields(line string) ([]string, error) {
+	var list []string
+	parts := strings.Split(line, `"`)
+	if len(parts)%2 == 0 {
+		return nil, errors.New("a quote does not end")
+	}
+	for i, part := range parts {
+		if i%2 == 0 {
+			list = append(list, strings.FieldsFunc(part, func(r rune) bool { return r == ',' })...)
+			continue
+		}
+		text, err := url.PathUnescape(strings.ReplaceAll(part, ",", " "))
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, text)
+	}
+	return list, nil
 }
 
 func (f formed) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
@@ -163,7 +259,11 @@ func (f formed) run(c *protocol.Conn, steps []formStep, now time.Time, l protoco
 			}
 			args = append(args, w)
 		}
-		reply, err := c.Do(s.cmd[0], args...)
+		name := s.cmd[0]
+		if name == compareAndDelete {
+			name, args = "EVAL", slices.Concat([]any{compareScript, 1}, args)
+		}
+		reply, err := c.Do(name, args...)
 		if err != nil && !errors.Is(err, redis.ErrNil) {
 			return "", err
 		}

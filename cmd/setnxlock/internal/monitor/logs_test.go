@@ -50,7 +50,9 @@ func TestHashes(t *testing.T) {
 	const script = `1720000000.%s [0 10.0.0.%s:1] "EVAL" "s" "1" "l" "30000" "%s"` + "\n"
 	const a, b = "11111111-2222-4333-8444-555555555555:46", "66666666-7777-4888-8999-000000000000:51"
 	lua := func(at, cmd string) string { return "1720000000." + at + " [0 lua] " + cmd + "\n" }
-	eval := func(at, host, id string) string { return strings.NewReplacer().Replace(strings.Replace(strings.Replace(strings.Replace(script, "%s", at, 1), "%s", host, 1), "%s", id, 1)) }
+	eval := func(at, host, id string) string {
+		return strings.NewReplacer().Replace(strings.Replace(strings.Replace(strings.Replace(script, "%s", at, 1), "%s", host, 1), "%s", id, 1))
+	}
 	text := eval("000001", "1", a) + lua("000002", `"hincrby" "l" "`+a+`" "1"`) + lua("000003", `"pexpire" "l" "30000"`) +
 		eval("100001", "1", a) + lua("100002", `"hincrby" "l" "`+a+`" "1"`) + lua("100003", `"pexpire" "l" "30000"`) +
 		eval("200001", "1", a) + lua("200002", `"hexists" "l" "`+a+`"`) + lua("200003", `"hincrby" "l" "`+a+`" "-1"`) + lua("200004", `"pexpire" "l" "30000"`)

@@ -17,6 +17,7 @@ package monitor
 
 import (
 	"cmp"
+	_ "embed"
 	"errors"
 	"fmt"
 	"maps"
@@ -45,6 +46,7 @@ type Log struct {
 	Removed  []Removed `json:"removed"`  // who removed whose
 	Unjudged string    `json:"unjudged"` // from where on nothing is judged, and why; "": all of it is
 	Says     []string  `json:"says"`     // all of this in sentences
+	Way      *Way      `json:"way"`      // into the explorer; null: no lock is known that does the same
 }
 
 // Follows says which lock a client follows, judged by its commands.
@@ -54,6 +56,11 @@ type Follows struct {
 	Does    []string `json:"does"`    // "takes it with SETNX", …
 	Like    []string `json:"like"`    // the locks that do all of it; none known: empty
 }
+
+// Sample is a log to begin with: a late DEL removes another's lock, and a third client takes it too.
+//
+//go:embed sample.log
+var Sample string
 
 // most is how many steps are shown: more are no picture.
 const most = 300
@@ -81,6 +88,7 @@ func Read(text string, o Options) (Log, error) {
 		return Log{}, fmt.Errorf("monitor: nothing in the log concerns the key %q", key)
 	}
 	log := Log{Trace: r.finish(), Keys: keys, Follows: r.follows(), Skipped: skipped, Unjudged: r.unjudged}
+	log.Way = r.way(log.Trace, log.Follows)
 	log.tell()
 	return log, nil
 }

@@ -30,6 +30,7 @@ type run struct {
 	names   map[string]string // of values: "«C1»", "t=10s"
 	writer  *client           // of what is on the key
 
+	stamps   bool   // values are times
 	unjudged string // why nothing is judged any more
 }
 
@@ -367,6 +368,7 @@ func (r *run) named(c *client, args []string) {
 		return
 	}
 	if until, ok := deadline(r.key, value, r.now); ok {
+		r.stamps = true
 		r.names[value] = "t=" + race.Seconds(r.since(until))
 		return
 	}

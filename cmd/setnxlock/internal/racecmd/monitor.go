@@ -7,8 +7,11 @@ import (
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/monitor"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/pages"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/workbench"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/spf13/cobra"
 )
 
@@ -26,7 +29,8 @@ embedded Redis lacks, nothing is judged.
 
   redis-cli MONITOR > FILE     slows the server: stop it after a few seconds
 
-A FILE of - is stdin.`
+A FILE of - is stdin. The last lines lead on into the explorer, to the state
+where the log breaks the lock, or ends, as far as a lock does what was seen.`
 
 const monitorExamples = `  setnxlock race monitor monitor.log
   setnxlock race monitor --key lock.report monitor.log
@@ -114,6 +118,10 @@ func (a *app) logged(log monitor.Log) string {
 	}
 	if len(log.Keys) > 1 {
 		b.WriteString(screen.Paragraph("", screen.Escaped("Keys that are asked for as locks are: "+strings.Join(log.Keys, ", "))+".", a.width()))
+	}
+	if w := log.Way; w != nil {
+		fmt.Fprintf(&b, "\nto step %d  %s\n", w.Step, race.Trace{Schedule: w.Schedule}.ReplayLine())
+		fmt.Fprintf(&b, "go on  %s#%s\n", workbench.Page, pages.Fragment(w.Schedule))
 	}
 	return b.String()
 }

@@ -23,7 +23,7 @@ import (
 
 // A Question is what the page asks.
 type Question struct {
-	Do       string `json:"do"`       // "table", "at", "choices", "explore", "remedy", "survivors", "parties", "pair", "monitor"
+	Do       string `json:"do"`       // "table", "at", "choices", "explore", "remedy", "survivors", "parties", "pair", "monitor", "sample", "templates", "form"
 	Schedule string `json:"schedule"` // as race replay takes it
 
 	// Of "explore": what may go wrong how often, how much room there is, and the invariant that is
@@ -35,7 +35,7 @@ type Question struct {
 
 	Pair [2]string `json:"pair"` // of "pair": names of "parties"
 
-	Text string `json:"text"` // of "monitor": what redis-cli MONITOR has printed
+	Text string `json:"text"` // of "monitor": what redis-cli MONITOR has printed; of "form": the lines of a lock of your own
 	Key  string `json:"key"`  // and which key is looked at; "": the one that looks most like a lock
 }
 
@@ -119,6 +119,14 @@ func (q Question) answer(ctx context.Context, progress func(Progress)) (any, err
 	case "monitor":
 		log, err := monitor.Read(q.Text, monitor.Options{Key: q.Key})
 		return Monitored{log, pages.Picture(log.Trace)}, err
+	case "sample":
+		return monitor.Sample, nil
+	case "templates":
+		return catalogue.Templates(), nil
+	case "form":
+		name := catalogue.FormName(q.Text)
+		_, err := catalogue.With(nil, name)
+		return name, err
 	case "pair":
 		return pair(ctx, q.Pair)
 	}

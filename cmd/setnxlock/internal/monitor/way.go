@@ -1,0 +1,222 @@
+package monitor
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/setnxlock/setnxlock/compat/race"
+	"github.com/setnxlock/setnxlock/compat/race/catalogue"
+)
+
+// A Way leads from the log into the explorer: a schedule of locks that do what the clients did, step by step. After each
+// step of the log it was looked that the key and who holds the lock are the same there. A lock that is written out can't
+// extend: its client releases it at that moment, and takes it again.
+type Way struct {
+	Locks    string `json:"locks"`    // one for each client, with plus signs between them
+	Schedule string `json:"schedule"` // to the state after step Step
+	Step     int    `json:"step"`     // of the log
+	Words    []int  `json:"words"`    // how many words of the schedule lead to each step
+}
+
+const (
+	mostClients = 4  // of the explorer
+	mostSteps   = 60 // of a log that is followed
+	mostMoves   = 6  // of a client within a step of the log: a lock may look at its clock, or at the key
+)
+
+// way follows the log with the locks that its clients may run, up to where it breaks, or ends.
+func (r *run) way(t race.Trace, follows []Follows) *Way {
+	until := len(t.Events)
+	if t.Verdict.Step > 0 {
+		until = t.Verdict.Step
+	}
+	var best *Way
+	for _, locks := range r.candidates(follows) {
+		w := r.follow(t, locks, min(until, mostSteps))
+		if w != nil && (best == nil || w.Step > best.Step) {
+			best = w
+		}
+		if best != nil && best.Step == until {
+			break
+		}
+	}
+	return best
+}
+
+// candidates are the locks to follow the log with: one that does all that was seen, for all clients; else what each
+// client does, written out. A client that is only refused may run any.
+func (r *run) candidates(follows []Follows) []string {
+	var all [][]string
+	for _, name := range likeAll(follows) {
+		all = append(all, slices.Repeat([]string{name}, len(follows)))
+	}
+	var own []string
+	for _, f := range follows {
+		own = append(own, r.written(f.Does))
+	}
+	for i, name := range own {
+		if name == "" { // its release was not seen, or is beyond a form
+			own[i] = own[max(slices.IndexFunc(own, func(s string) bool { return s != "" }), 0)]
+		}
+	}
+	all = append(all, own)
+	var list []string
+	for _, names := range all {
+		names = names[:min(len(names), mostClients)]
+		if !slices.Contains(names, "") && len(names) > 0 {
+			list = append(list, strings.Join(names, "+"))
+		}
+	}
+	return list
+}
+
+// likeAll are the locks that do all that any client was seen to do.
+func likeAll(follows []Follows) []string {
+	var list []string
+	for _, f := range follows {
+		for _, name := range f.Like {
+			if !slices.Contains(list, name) && !slices.ContainsFunc(follows, func(f Follows) bool { return len(f.Does) > 0 && !slices.Contains(f.Like, name) }) {
+				list = append(list, name)
+			}
+		}
+	}
+	return list
+}
+
+// What Redisson's lock and unlock do, without messages.
+const (
+	hashTake = "if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then " +
+		"redis.call('HINCRBY', KEYS[1], ARGV[1], 1) redis.call('PEXPIRE', KEYS[1], ARGV[2]) return nil end return redis.call('PTTL', KEYS[1])"
+	hashFree = "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return nil end " +
+		"if redis.call('HINCRBY', KEYS[1], ARGV[1], -1) > 0 then return 0 end redis.call('DEL', KEYS[1]) return 1"
+)
+
+// written is what a client does as a lock that is written out; "": that can't be.
+func (r *run) written(does []string) string {
+	var take, free string
+	for _, d := range does {
+		switch d {
+		case "takes it with SETNX":
+			take = "SETNX KEY TOKEN\n1 = mine"
+			if slices.Contains(does, "sets its TTL with a second command") {
+				take = "SETNX KEY TOKEN\n0 = held\nEXPIRE KEY TTL\n1 = mine"
+			}
+			if r.stamps {
+				take = "SETNX KEY TIME\n1 = mine"
+			}
+			if slices.Contains(does, "takes it over with GETSET") {
+				take += "\nGET KEY\nlater = held\nnil = held\nGETSET KEY TIME\npast = mine\nnil = mine\nelse = held"
+			}
+		case "takes it with SET NX and a TTL":
+			take = "SET KEY TOKEN NX PX TTLMS\nOK = mine"
+		case "takes it with SET NX":
+			take = "SET KEY TOKEN NX\nOK = mine"
+		case "sets it without a condition":
+			take = "SET KEY TOKEN PX TTLMS\nOK = mine"
+		case "takes it with HINCRBY, in a script":
+			take, free = "EVAL \""+hashTake+"\" 1 KEY TOKEN TTLMS\nnil = mine", "EVAL \""+hashFree+"\" 1 KEY TOKEN\nnil = lost"
+			return catalogue.FormName(take + "\nrelease\n" + free)
+		case "releases it with DEL, without looking":
+			free = "DEL KEY"
+		case "releases it with GET, then DEL":
+			free = "GET KEY\nown = next\nelse = lost\nDEL KEY"
+		case "releases it with WATCH and EXEC":
+			free = "WATCH KEY\nGET KEY\nown = next\nelse = lost\nMULTI\nDEL KEY\nEXEC\nnil = lost"
+		case "releases it in a script":
+			free = "COMPARE-AND-DELETE KEY TOKEN\n0 = lost"
+		case "releases it with DELIFEQ", "releases it with DELEX":
+			free = "DELEX KEY IFEQ TOKEN\n0 = lost"
+		}
+	}
+	if take == "" && free != "" { // who only removes it
+		take = "SET KEY TOKEN NX PX TTLMS\nOK = mine"
+	}
+	if take == "" {
+		return ""
+	}
+	if free == "" {
+		free = "DEL KEY"
+	}
+	return catalogue.FormName(take + "\nrelease\n" + free)
+}
+
+// follow finds the schedule of locks that does what the log does, as far as there is one.
+func (r *run) follow(t race.Trace, names string, until int) *Way {
+	ttl := time.Duration(t.TTL+5) / 10 * 10 * time.Millisecond
+	locks, err := catalogue.With(catalogue.Locks(), names)
+	if err != nil || ttl <= 0 || ttl > time.Hour {
+		return nil
+	}
+	c := race.Config{Algorithm: names, Locks: locks, Server: t.Server, Clients: strings.Count(names, "+") + 1, Attempts: 9, TTL: ttl, Key: t.Key}
+	var choices []race.Choice
+	w := &Way{Locks: names}
+	now := int64(0)
+	for _, e := range t.Events[:until] {
+		who, err := strconv.Atoi(strings.TrimPrefix(e.Who, "C"))
+		if err != nil || who > c.Clients {
+			break
+		}
+		next := slices.Clone(choices)
+		if e.At > now {
+			next = append(next, race.Choice{Verb: race.Pass, By: time.Duration(e.At-now) * time.Millisecond})
+		}
+		made, ok := r.move(c, next, who-1, e)
+		if !ok && len(e.Changed) == 0 && e.Violation == nil { // a look that this lock has no need of
+			w.Words = append(w.Words, len(choices))
+			continue
+		}
+		if !ok {
+			break
+		}
+		choices, now, w.Step = made, e.At, e.N
+		w.Words = append(w.Words, len(choices))
+	}
+	if w.Step == 0 {
+		return nil
+	}
+	w.Words = w.Words[:w.Step]
+	w.Schedule = race.Schedule(c, choices)
+	return w
+}
+
+// move has a client go on until all is as after a step of the log.
+func (r *run) move(c race.Config, choices []race.Choice, who int, e race.Event) ([]race.Choice, bool) {
+	for range mostMoves {
+		choices = append(choices, race.Choice{Client: who})
+		t, err := race.Replay(c, choices)
+		if err != nil || len(t.Events) == 0 {
+			return nil, false
+		}
+		if same(t.Events[len(t.Events)-1], e) {
+			return choices, true
+		}
+	}
+	return nil, false
+}
+
+// same says that a step of the explorer leads to the state after a step of the log.
+func same(is, log race.Event) bool {
+	if is.Who != log.Who || !strings.EqualFold(command(is.Cmd), command(log.Cmd)) && len(log.Changed) == 0 {
+		return false
+	}
+	a, b := is.Server, log.Server
+	if (a.Value == "") != (b.Value == "") || a.Writer != b.Writer || (a.TTL < 0) != (b.TTL < 0) || math.Abs(float64(a.TTL-b.TTL)) > 1000 {
+		return false
+	}
+	if log.Violation != nil && log.Violation.Invariant == "exclusion" && (is.Violation == nil || is.Violation.Invariant != "exclusion") {
+		return false
+	}
+	return (is.Belief[is.Who].State == race.Holds) == (log.Belief[log.Who].State == race.Holds)
+}
+
+// command is a command's name.
+func command(cmd string) string { name, _, _ := strings.Cut(cmd, " "); return name }
+
+// says is the way in a sentence.
+func (w *Way) says() string {
+	return fmt.Sprintf("The explorer comes to the state after step %d by: %s", w.Step, w.Schedule)
+}

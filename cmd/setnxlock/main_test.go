@@ -368,7 +368,7 @@ func scriptExercises(ts *testscript.TestScript, neg bool, args []string) {
 		if s.Exercise == nil {
 			continue
 		}
-		for _, answer := range []string{s.Exercise.Answer, "tx:classic 2.4 2x2 : " + s.Exercise.Answer} {
+		for _, answer := range append(s.Exercise.Answers, "tx:classic 2.4 2x2 : "+s.Exercise.Answers[0]) {
 			ts.Check(ts.Exec("setnxlock", "race", "replay", "--exercise", s.Name, answer))
 		}
 	}

@@ -141,21 +141,72 @@ func TestOthersAreUsed(t *testing.T) {
 	}
 }
 
+// Each exercise has right answers of two kinds, and wrong ones that are told what they lack. What brings about nothing, and
+// what is shown, answers none.
 func TestExercises(t *testing.T) {
 	for _, s := range All() {
-		if s.Exercise == nil {
+		e := s.Exercise
+		if e == nil {
 			continue
 		}
 		t.Run(s.Name, func(t *testing.T) {
-			if _, err := s.Check(s.Exercise.Answer); err != nil {
-				t.Errorf("the answer %s: %v", s.Exercise.Answer, err)
+			if len(e.Answers) < 2 || len(e.Wrong) < 2 {
+				t.Errorf("%d right answers and %d wrong ones", len(e.Answers), len(e.Wrong))
 			}
-			for _, wrong := range []string{s.Run.Schedule, "", "C9"} {
+			for _, answer := range e.Answers {
+				if _, err := s.Check(answer); err != nil {
+					t.Errorf("the answer %s: %v", answer, err)
+				}
+			}
+			for _, w := range e.Wrong {
+				if _, err := s.Check(w.Schedule); err == nil || !strings.Contains(err.Error(), w.Says) {
+					t.Errorf("%s: told %v, want %q", w.Schedule, err, w.Says)
+				}
+			}
+			for _, wrong := range []string{s.Run.Schedule, "", "C9", "+1ms +1ms +1ms +1ms +1ms +1ms +1ms", "C1 C2", "+1h"} {
 				if _, err := s.Check(wrong); err == nil {
 					t.Errorf("%q passes for an answer", wrong)
 				}
 			}
 		})
+	}
+}
+
+// What a goal asks for is in one answer and not in the other, which is told what it lacks.
+func TestGoals(t *testing.T) {
+	for _, x := range []struct{ goals, right, wrong, says string }{
+		{"uses redis.failover, held C1 then C2", "redis.failover C1 C1 C1 +11s C2 C2 C2", "C1 C1 C1 +11s C2 C2 C2", "it has no redis.failover"},
+		{"held C1 then C2", "C1 C1 C1 +11s C2 C2 C2", "C2 C2 C2 +11s C1 C1 C1", "C2 holds the lock before C1, and not after it"},
+		{"a lost request", "C1.sever", "C1-", "no request is lost"},
+		{"a lost reply", "C1-", "C1.sever", "no reply is lost"},
+		{"without C1.crash", "C1", "C1.crash", "it has C1.crash: do without"},
+		{"held C1 and C2", "C2 C2 C2 +11s C1 C1 C1", "C1 C1 C1", "C2 never holds the lock"},
+	} {
+		goals := must.Get(parseGoals(x.goals))(t)
+		lacks := func(schedule string) string {
+			c := race.Config{Algorithm: "tx:classic", Server: "2.4"}
+			tr := must.Get(race.Replay(c, must.Get(race.ParseWords(schedule))(t)))(t)
+			_, made, err := race.ParseSchedule(tr.Schedule)
+			must.Do(t, err)
+			var list []string
+			for _, g := range goals {
+				if says := g.missing(&attempt{tr, made, ""}); says != "" {
+					list = append(list, says)
+				}
+			}
+			return strings.Join(list, "; ")
+		}
+		if got := lacks(x.right); got != "" {
+			t.Errorf("%s: %s: %s", x.goals, x.right, got)
+		}
+		if got := lacks(x.wrong); got != x.says {
+			t.Errorf("%s: %s: %q, want %q", x.goals, x.wrong, got, x.says)
+		}
+	}
+	for _, wrong := range []string{"", "in 8 steps", "breaks everything", "held C1 then"} {
+		if _, err := parseGoals(wrong); err == nil {
+			t.Errorf("%q is a goal", wrong)
+		}
 	}
 }
 
@@ -251,8 +302,11 @@ func TestParseErrors(t *testing.T) {
 		good + "expect violation joy at 3\n":  "mine:3: expect violation joy at 3",
 		good + "also joy at 3\n":              "mine:3: also joy at 3",
 		good + "only joy\n":                   `mine:3: no invariant "joy"`,
-		good + "exercise run\n":               "mine:3: exercise run",
-		good + "answer C1\n":                  "mine:3: an answer before its exercise",
+		good + "exercise run\n":               "mine: an exercise without a goal",
+		good + "exercise run\ngoal in 8\n":    `mine:4: "in 8" is no goal`,
+		good + "exercise a\nexercise b\n":     "mine:4: a second one",
+		good + "exercise a\nwrong C1\n":       "mine:4: want",
+		good + "answer C1\n":                  "mine:3: answer before its exercise",
 		good + "fix a\nfix b\n":               "mine:4: a second one",
 		good + "why 1 a\nwhy 1 b\n":           "mine:4: a second reason for step 1",
 		good + "survives a\nC1\nsurvives b\n": "mine:5: a second survivor",

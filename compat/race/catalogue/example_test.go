@@ -31,6 +31,6 @@ func ExampleScenario_Check() {
 	}
 	// Output:
 	// No time needs to pass. Find the shorter schedule.
-	// nothing breaks in its 5 steps: break ownership
+	// nothing breaks: break ownership
 	// <nil>
 }

@@ -58,7 +58,7 @@ func TestFormIsWrong(t *testing.T) {
 		"SETNX,KEY,TOKEN;Release;DEL,KEY":   `"release", in small letters`,
 		"KEY,TOKEN":                         "a line begins with a command",
 		"SETNX,KEY,TOKEN;release;COMPARE-AND-DELETE,KEY": "want COMPARE-AND-DELETE KEY TOKEN",
-		"SETNX,KEY,TOKEN;0=held":            "nobody would ever hold it",
+		"SETNX,KEY,TOKEN;0=held":                         "nobody would ever hold it",
 		`EVAL,"return,1,1,KEY,TOKEN`:                     "a quote does not end",
 	} {
 		if _, err := With(Locks(), Form+text); err == nil || !strings.Contains(err.Error(), want) {

@@ -46,9 +46,10 @@ import (
 //	source NAME [URL]                where the race is described
 //	instead TEXT                     what this library does
 //	star 2                           place in the order of teaching
-//	exercise breaks exclusion in 8: TEXT
-//	exercise holds for 8: TEXT       an answer must break nothing in at least 8 steps
+//	exercise TEXT
+//	goal held C1 then C2, breaks nothing   what an answer must do: each is a Goal
 //	answer C1 C2 …                   one that does
+//	wrong C1 C2: C2 never holds the lock   one that does not, and what it is told
 //
 //	survives getset:guarded          from here on: the variant that survives, its
 //	C1 C2 …                          schedule, and what else is different for it
@@ -206,10 +207,6 @@ func (p *parser) setting(word, rest string) (known bool, err error) {
 		if p.s.Also = append(p.s.Also, v); bad != nil {
 			err = fmt.Errorf(`also %s, want "also INVARIANT at STEP"`, rest)
 		}
-	case "answer":
-		if err = errors.New("an answer before its exercise"); p.s.Exercise != nil {
-			p.s.Exercise.Answer, err = rest, nil
-		}
 	default:
 		return false, nil
 	}
@@ -298,22 +295,38 @@ func (p *parser) text(word, rest string) (known bool, err error) {
 		}
 		p.s.Sources = append(p.s.Sources, s)
 	case "exercise":
-		what, text, ok := strings.Cut(rest, ": ")
-		e := Exercise{Text: text}
-		f := strings.Fields(what)
-		switch {
-		case ok && len(f) == 4 && f[0] == "breaks" && f[2] == "in" && slices.Contains(race.Invariants(), f[1]):
-			e.Breaks = f[1]
-		case ok && len(f) == 3 && f[0] == "holds" && f[1] == "for":
-		default:
-			return true, fmt.Errorf(`exercise %s, want "breaks INVARIANT in STEPS: …" or "holds for STEPS: …"`, what)
+		if p.s.Exercise != nil {
+			return true, errors.New("a second one")
 		}
-		p.s.Exercise = &e
-		err = number(f[len(f)-1], &e.Steps)
+		p.s.Exercise = &Exercise{Text: rest}
+	case "goal", "answer", "wrong":
+		if p.s.Exercise == nil {
+			return true, fmt.Errorf("%s before its exercise", word)
+		}
+		err = p.s.Exercise.line(word, rest)
 	default:
 		return false, nil
 	}
 	return true, err
+}
+
+// line reads what follows an exercise.
+func (e *Exercise) line(word, rest string) error {
+	switch word {
+	case "goal":
+		goals, err := parseGoals(rest)
+		e.Goals = append(e.Goals, goals...)
+		return err
+	case "answer":
+		e.Answers = append(e.Answers, rest)
+	default:
+		schedule, says, ok := strings.Cut(rest, ": ")
+		if !ok {
+			return errors.New(`want "wrong SCHEDULE: what it is told"`)
+		}
+		e.Wrong = append(e.Wrong, Wrong{schedule, says})
+	}
+	return nil
 }
 
 // end checks what only the whole can show, and fills in what was left out.
@@ -327,6 +340,9 @@ func (p *parser) end() error {
 	}
 	if p.surviving && s.Survives.Schedule == "" {
 		return fmt.Errorf("no schedule for the survivor")
+	}
+	if e := s.Exercise; e != nil && len(e.Goals) == 0 {
+		return fmt.Errorf("an exercise without a goal")
 	}
 	return nil
 }

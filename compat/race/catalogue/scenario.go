@@ -43,10 +43,25 @@ type Run struct {
 
 // An Exercise is a question whose answer is a schedule of the scenario.
 type Exercise struct {
-	Text   string
-	Breaks string // the invariant that the answer must break; "": none may break
-	Steps  int    // in how many steps at most; for an answer that breaks nothing: at least
-	Answer string // one that does, for the tests
+	Text    string
+	Goals   []Goal
+	Answers []string // of several kinds, for the tests
+	Wrong   []Wrong  // for the tests, too
+}
+
+// Goal is what an answer must do, in a line.
+func (e *Exercise) Goal() string {
+	var list []string
+	for _, g := range e.Goals {
+		list = append(list, g.Text)
+	}
+	return strings.Join(list, ", ")
+}
+
+// A Wrong is a schedule that is no answer.
+type Wrong struct {
+	Schedule string
+	Says     string // what it is told
 }
 
 // ttl is what a scenario's clients ask for.

@@ -181,7 +181,7 @@ func (a *app) mark(p *picture, name, words string) error {
 		return exit.Because(exit.Wrong, fmt.Errorf("%s has no exercise", s.Name), "setnxlock race play "+s.Name)
 	}
 	if words == "" {
-		_, err := io.WriteString(a.out, screen.Paragraph("Exercise: ", s.Exercise.Text, a.width()))
+		_, err := io.WriteString(a.out, screen.Paragraph("Exercise: ", s.Exercise.Text, a.width())+screen.Paragraph("Goal: ", s.Exercise.Goal(), a.width()))
 		return err
 	}
 	// The words count. What stands before the colon is the race's own.

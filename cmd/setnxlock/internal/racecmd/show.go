@@ -109,7 +109,7 @@ func (a *app) furtherReading(s catalogue.Scenario) string {
 		}
 	}
 	if s.Exercise != nil {
-		b.WriteString("\n" + screen.Paragraph("Exercise: ", s.Exercise.Text, width))
+		b.WriteString("\n" + screen.Paragraph("Exercise: ", s.Exercise.Text, width) + screen.Paragraph("Goal: ", s.Exercise.Goal(), width))
 		fmt.Fprintf(&b, "%-10ssetnxlock race replay --exercise %s 'C1 ...'\n", "", s.Name)
 	}
 	return b.String()

@@ -23,7 +23,7 @@ import (
 
 // A Question is what the page asks.
 type Question struct {
-	Do       string `json:"do"`       // "table", "at", "choices", "explore", "remedy", "survivors", "parties", "pair", "monitor", "sample", "templates", "form"
+	Do       string `json:"do"`       // "table", "at", "choices", "explore", "remedy", "survivors", "parties", "pair", "monitor", "sample", "templates", "form", "exercise"
 	Schedule string `json:"schedule"` // as race replay takes it
 
 	// Of "explore": what may go wrong how often, how much room there is, and the invariant that is
@@ -32,6 +32,8 @@ type Question struct {
 	Ticks  int         `json:"ticks"`
 	States int         `json:"states"`
 	Check  string      `json:"check"`
+
+	Race string `json:"race"` // of "exercise": its name; Schedule has the words
 
 	Pair [2]string `json:"pair"` // of "pair": names of "parties"
 
@@ -123,6 +125,8 @@ func (q Question) answer(ctx context.Context, progress func(Progress)) (any, err
 		return monitor.Sample, nil
 	case "templates":
 		return catalogue.Templates(), nil
+	case "exercise":
+		return marked(q.Race, q.Schedule)
 	case "form":
 		name := catalogue.FormName(q.Text)
 		_, err := catalogue.With(nil, name)

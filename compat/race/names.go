@@ -116,8 +116,14 @@ func ParseWords(s string) ([]Choice, error) { return plan.ParseWords(s) }
 // A lock that refuses the server is an error: exploring it would show nothing.
 func Explore(ctx context.Context, c Config) (Result, error) { return explore.Explore(ctx, c) }
 
+// Within returns c with the bounds of a schedule: its faults, each as often as it stands there, and as many jumps of time.
+// The error is [ErrNotExplored] if the schedule has something that can be replayed but not explored.
+func Within(c Config, choices []Choice) (Config, error) { return explore.Within(c, choices) }
+
 // What an exploration found.
 type (
+	// A Looked says what an exploration looked for, and with which faults.
+	Looked = plan.Looked
 	// A Result is what an exploration found.
 	Result = search.Result
 	// A Report is a Result as programs read it.

@@ -193,17 +193,19 @@ func (a *app) found(c race.Config, r race.Result, x exploration) error {
 	width := a.width()
 	return a.write("", func(w io.Writer) error {
 		fmt.Fprint(w, screen.Paragraph("", fmt.Sprintf("%s on %s, %s", c.Algorithm, c.Server, r.Bounds), width))
+		looked := screen.Paragraph("", r.Looked.Says(), width)
 		counts := fmt.Sprintf("%s states, %s transitions, depth %d, %s", view.Thousands(r.States), view.Thousands(r.Transitions), r.Depth, took(r.Elapsed))
 		switch r.Verdict {
 		case race.Safe:
 			fmt.Fprintln(w, s.Good("no violation within these bounds"))
-			fmt.Fprintln(w, counts)
+			fmt.Fprintf(w, "%s\n%s", counts, looked)
 		case race.Violated:
 			fmt.Fprintln(w, s.Bad(fmt.Sprintf("%s is violated, in %d steps at the least", r.Trace.Verdict.Violated, len(r.Trace.Events))))
-			fmt.Fprintf(w, "%s\n\n", counts)
+			fmt.Fprintf(w, "%s\n%s\n", counts, looked)
 			fmt.Fprint(w, view.Timeline(*r.Trace, a.timelineOptions("")))
 		default:
 			fmt.Fprintf(w, "%s\n%s\n", s.Bad("nothing broke before "+r.Bound+" ran out, which proves nothing"), counts)
+			fmt.Fprint(w, looked)
 			fmt.Fprint(w, screen.Paragraph("hint: ", "fewer clients, attempts, faults or jumps of time; a higher --max-states or --max-memory", width))
 		}
 		return nil

@@ -23,7 +23,7 @@ import (
 
 // A Question is what the page asks.
 type Question struct {
-	Do       string `json:"do"`       // "table", "at", "choices", "explore", "remedy", "survivors", "parties", "pair", "monitor", "sample", "templates", "form", "exercise"
+	Do       string `json:"do"`       // "table", "at", "choices", "explore", "remedy", "survivors", "parties", "pair", "monitor", "sample", "templates", "form", "exercise", "find"
 	Schedule string `json:"schedule"` // as race replay takes it
 
 	// Of "explore": what may go wrong how often, how much room there is, and the invariant that is
@@ -33,7 +33,7 @@ type Question struct {
 	States int         `json:"states"`
 	Check  string      `json:"check"`
 
-	Race string `json:"race"` // of "exercise": its name; Schedule has the words
+	Race string `json:"race"` // of "exercise" its name, where Schedule has the words; of "find" a level's; "": Schedule's lock
 
 	Pair [2]string `json:"pair"` // of "pair": names of "parties"
 
@@ -114,6 +114,8 @@ func (q Question) answer(ctx context.Context, progress func(Progress)) (any, err
 		return table(), nil
 	case "explore":
 		return q.explore(ctx, progress)
+	case "find":
+		return q.find(ctx, progress)
 	case "survivors":
 		return q.survivors(progress)
 	case "parties":

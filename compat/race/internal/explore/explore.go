@@ -19,7 +19,7 @@ func Explore(ctx context.Context, c plan.Config) (search.Result, error) {
 	if err != nil {
 		return search.Result{}, err
 	}
-	if err := client.Refuses(full); err != nil {
+	if err := client.Refuses(full); err != nil && !c.Anyway {
 		return search.Result{}, err
 	}
 	return explore(ctx, full, search.NewRuns(full))

@@ -90,6 +90,13 @@ func verdictOf(ctx context.Context, c plan.Config) (search.Outcome, error) {
 	return r.Verdict, err
 }
 
+// Within is c with what a schedule has: its faults, each as often as it stands there, and as many jumps of time.
+// ErrNotExplored says that the schedule has something that can be replayed but not explored.
+func Within(c plan.Config, choices []plan.Choice) (plan.Config, error) {
+	err := allow(&c, choices)
+	return c, err
+}
+
 // allow has c explored with the faults and jumps of time that a schedule has.
 func allow(c *plan.Config, choices []plan.Choice) error {
 	f := plan.Faults{}

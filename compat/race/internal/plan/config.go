@@ -32,6 +32,9 @@ type Config struct {
 	Clients  int    // default 2, at most 4
 	Attempts int    // of each client; default 2, at most 9
 
+	// Anyway has a lock explored on a server that it refuses: what would happen if it did not.
+	Anyway bool
+
 	// Successor is what takes over after a failover: another version, which counts in milliseconds as Server does. "": one like
 	// Server.
 	Successor string

@@ -50,7 +50,7 @@ func examine(ctx context.Context, c *plan.Setup, rs *Runs, a *Archive, logs bool
 // result is what was found, without the traces.
 func (x *search) result(b bound) Result {
 	r := Result{Verdict: Safe, Bound: string(b), States: len(x.links), Transitions: x.transitions, Depth: x.depth,
-		Elapsed: time.Since(x.began), Commands: x.trans.ran, Bounds: x.c.Bounds()}
+		Elapsed: time.Since(x.began), Commands: x.trans.ran, Bounds: x.c.Bounds(), Looked: x.c.Looked()}
 	if b != "" {
 		r.Verdict = BoundReached
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
 	"github.com/setnxlock/setnxlock/compat/race/internal/trace"
 )
 
@@ -11,6 +12,7 @@ import (
 type Result struct {
 	Verdict     Outcome       `json:"verdict"`
 	Bounds      string        `json:"bounds"`          // within which the verdict holds
+	Looked      plan.Looked   `json:"looked"`          // for what, and with what
 	Bound       string        `json:"bound,omitempty"` // of a BoundReached: "states" or "memory"
 	States      int           `json:"states"`          // different ones; with symmetry, up to who is called what
 	Transitions int           `json:"transitions"`

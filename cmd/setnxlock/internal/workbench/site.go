@@ -178,10 +178,10 @@ func asset(name string) string {
 }
 
 // algorithms are the packages in which a client that asks for a lock can stand (race.Spots).
-var algorithms = []string{"getsetlock", "txlock", "compat/setlock", "compat/rwlock", "compat/redlock", "compat/race/catalogue", "internal/broken", "cmd/setnxlock/internal/mixing"}
+var algorithms = []string{"getsetlock", "txlock", "compat/setlock", "compat/rwlock", "compat/semaphore", "compat/race/catalogue", "internal/broken", "cmd/setnxlock/internal/mixing"}
 
-// engines are the files of package compat in which it can.
-var engines = []string{"compat/protocol/watch.go", "compat/protocol/unguarded.go", "compat/protocol/listcas.go", "compat/protocol/script.go"}
+// engines are the files in which it can, where the engine, or redlock for one of its servers, sends for an algorithm.
+var engines = []string{"compat/protocol/watch.go", "compat/protocol/unguarded.go", "compat/protocol/listcas.go", "compat/protocol/script.go", "compat/protocol/ifeq.go", "compat/redlock/server.go"}
 
 // sources are the files of the algorithms, by name, in JSON: each line where it was.
 func sources(ctx context.Context) ([]byte, error) {
@@ -209,7 +209,7 @@ func sources(ctx context.Context) ([]byte, error) {
 			return nil, err
 		}
 		// Only what sends is shown: a file that has no connection has none of it.
-		if strings.Contains(string(b), "protocol.Conn") || strings.Contains(string(b), "protocol.Change") || strings.HasPrefix(string(b), "package compat\n") {
+		if slices.Contains(engines, name) || strings.Contains(string(b), "protocol.Conn") || strings.Contains(string(b), "protocol.Change") {
 			files[name] = comment.ReplaceAllString(string(b), "")
 		}
 	}

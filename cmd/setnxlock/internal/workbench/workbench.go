@@ -60,6 +60,7 @@ type State struct {
 	Picture string      `json:"picture"` // SVG
 	Replay  string      `json:"replay"`  // the command that comes here
 	Steps   []Option    `json:"steps"`   // each client's next
+	Time    []Option    `json:"time"`    // how much of it can pass; until something ends first
 	Code    []race.Spot `json:"code"`    // where each client stands
 }
 
@@ -205,7 +206,7 @@ func (p Position) state() (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	return State{Trace: p.Trace, Picture: pages.Picture(p.Trace), Replay: p.Trace.ReplayLine(), Steps: p.steps(), Code: spots}, nil
+	return State{Trace: p.Trace, Picture: pages.Picture(p.Trace), Replay: p.Trace.ReplayLine(), Steps: p.steps(), Time: p.times(), Code: spots}, nil
 }
 
 // steps are each client's next.
@@ -217,14 +218,19 @@ func (p Position) steps() []Option {
 	return list
 }
 
-// others are what else may happen now: time passes, something goes wrong.
-func (p Position) others() []Option {
+// times are how much time may pass now.
+func (p Position) times() []Option {
 	var list []Option
 	if d, ok := p.Deadline(); ok {
 		list = append(list, p.options(fmt.Sprintf("%v pass: %s", d.By, d.What), race.Choice{Verb: race.Pass, By: d.By})...)
 		list = append(list, p.options(fmt.Sprintf("%v pass, and the server removes nothing yet", d.By), race.Choice{Verb: race.PassUnreaped, By: d.By})...)
 	}
-	list = append(list, p.options("one second passes", race.Choice{Verb: race.Pass, By: time.Second})...)
+	return append(list, p.options("one second passes", race.Choice{Verb: race.Pass, By: time.Second})...)
+}
+
+// others are what else may happen now: something goes wrong.
+func (p Position) others() []Option {
+	var list []Option
 	for i, c := range p.Trace.Clients {
 		for _, f := range clientFaults {
 			for _, o := range p.options(c.Name+f.says, race.Choice{Verb: f.verb, Client: i}) {

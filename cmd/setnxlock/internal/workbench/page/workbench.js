@@ -101,7 +101,7 @@ let others = []     // what else can be done there; null: not known yet
 let redone = []     // words that were undone, the last first
 let level = null
 let compared = ''   // the schedule that the survivors were asked for
-let turn = 0        // counts the states shown: an answer to an older one is dropped
+let turn = 0        // counts the states shown: what was looked up for an older one is dropped
 
 // A schedule is a head, a colon and words.
 const headOf = schedule => schedule.split(' :')[0]
@@ -111,30 +111,54 @@ const head = () => headOf(state.trace.schedule)
 const words = () => wordsOf(state.trace.schedule)
 const clean = address => { try { return decodeURIComponent(address.replace(/^#/, '')) } catch { return '' } }
 
-// show goes to a schedule. The reader stays where he is if there is no such state.
+// Moves wait in a queue: each is made where the one before it has led, however fast they are typed. What is on the
+// screen is drawn when none is left.
+let tail = Promise.resolve(), queued = 0
+let stale = false   // the state is not yet on the screen
+let trouble = ''    // why a move was not possible
+function queue(move) {
+  queued++
+  const made = tail.then(move)
+  tail = made.catch(err => { trouble = err.message }).then(settle).catch(reportError) // the next move must not wait for ever
+  return tail.then(() => made).catch(() => false)
+}
+
+function settle() {
+  if (--queued) return
+  if (stale) { stale = false; keepFocus(draw); lookAround() }
+  if (trouble) $('said').textContent = 'Not possible: ' + trouble + '.'
+  trouble = ''
+}
+
+// keepFocus draws, and leaves the focus on what has it, or on what has come in its place.
+function keepFocus(drawing) {
+  const had = document.activeElement, id = had.id, word = had.dataset.word
+  drawing()
+  if (document.activeElement === had || had === document.body) return
+  const now = id && $(id) || word && document.querySelector('[data-word="' + word + '"]')
+  const visible = now && now.checkVisibility() ? now : $('steps').querySelector('button') || $('undo')
+  visible.focus({preventScroll: true})
+}
+
+// go goes to a schedule, after the moves before.
+const go = (schedule, how) => queue(() => show(schedule, how))
+
+// show is a move. The reader stays where he is if there is no such state.
 async function show(schedule, {keep = false, silent = false} = {}) {
-  const mine = ++turn
-  let at
-  try { at = await explorer.ask({do: 'at', schedule}) } catch (err) {
-    if (mine === turn) $('said').textContent = 'Not possible: ' + err.message + '.'
-    return false
-  }
-  if (mine !== turn) return false
+  const at = await explorer.ask({do: 'at', schedule})
+  turn++
+  trouble = ''
+  stale = true
   at.code ??= []
   if (!keep) redone = []
   at.trace.events ??= [] // Go's empty lists are null
   at.steps ??= []
+  at.time ??= []
   state = at
   others = null
   level = LEVELS.find(l => l.head === head()) || null
-  const check = / check=(\w+)(?= |$)/.exec(head())
-  if (check && [...$('check').options].some(o => o.value === check[1])) $('check').value = check[1]
-  $('hinttext').textContent = ''
-  if (!at.trace.schedule.startsWith(compared)) $('compare').hidden = true
   const hash = '#' + encodeURIComponent(at.trace.schedule)
   if (!silent && hash !== location.hash) history.pushState(null, '', hash)
-  draw()
-  lookAround()
   return true
 }
 
@@ -182,9 +206,8 @@ function drawOthers() {
       return b
     }))
   }
-  const list = others.filter(o => !o.short).map(option)
-  const t = list.find(b => b.dataset.word[0] === '+')
-  if (t) t.prepend(element('kbd', 't'))
+  const list = [...state.time, ...others.filter(o => !o.short)].map(option)
+  if (state.time.length) list[0].prepend(element('kbd', 't'))
   $('others').replaceChildren(element('h2', 'Or: time, the server'), ...list)
 }
 
@@ -294,6 +317,10 @@ function sentence(e) {
 
 function draw() {
   const t = state.trace, e = last(), server = e ? e.server : t.start
+  const check = / check=(\w+)(?= |$)/.exec(head())
+  if (check && [...$('check').options].some(o => o.value === check[1])) $('check').value = check[1]
+  $('hinttext').textContent = ''
+  if (!t.schedule.startsWith(compared)) $('compare').hidden = true
   $('setting').textContent = t.algorithm.replace(/form\/[^+]*/g, 'a lock of your own') + ' · ' + (/^\d/.test(t.server) ? 'Redis ' : '') + t.server + ' · key ' + t.key + ' · lease ' + seconds(t.ttl_ms)
   $('count').textContent = 'step ' + t.events.length
   $('said').textContent = e ? sentence(e) : 'Nothing has run yet.'
@@ -330,7 +357,8 @@ function draw() {
   drawLevel()
 }
 
-function enable(id, on) { $(id).disabled = !on }
+// enable does not disable for the browser: a disabled button loses the focus.
+function enable(id, on) { $(id).setAttribute('aria-disabled', !on) }
 
 function row(cell, ...texts) {
   const r = element('tr')
@@ -417,9 +445,9 @@ function drawBeside(box, broke, is, f) {
   scroll.append(table)
   const says = element('p', 'They part at step ' + f.parts + '. ', {id: 'parts'})
   if (is.events[parts]) says.append(f.algorithm + ': ' + did(is.events[parts]) + '. ' + is.events[parts].why)
-  const go = element('button', 'go on with ' + f.algorithm)
-  go.onclick = () => show(f.schedule)
-  box.replaceChildren(says, scroll, go)
+  const on = element('button', 'go on with ' + f.algorithm)
+  on.onclick = () => go(f.schedule)
+  box.replaceChildren(says, scroll, on)
 }
 
 // Levels.
@@ -439,7 +467,7 @@ function drawLevels() {
 async function begin(l) {
   $('levels').open = false
   allow(l)
-  await show(join(l.head, []))
+  await go(join(l.head, []))
   $('level').scrollIntoView({block: 'start'})
 }
 
@@ -493,7 +521,7 @@ function drawSolved(v) {
 
 async function survivor(of) {
   const broke = state.trace.events
-  if (!await show(of.survives.schedule)) return
+  if (!await go(of.survives.schedule)) return
   const is = state.trace.events
   let n = 0
   while (n < is.length && n < broke.length && is[n].who === broke[n].who && is[n].cmd === broke[n].cmd && is[n].reply === broke[n].reply) n++
@@ -537,22 +565,64 @@ function hint() {
 
 // Moves.
 
-const choose = word => show(join(head(), [...words(), word]))
+const choose = word => queue(() => show(join(head(), [...words(), word])))
 
-async function undo() {
+// either makes the first of some moves that can be made.
+const either = (...list) => queue(async () => {
+  for (const word of list.slice(0, -1)) {
+    try { return await show(join(head(), [...words(), word])) } catch { /* the next one */ }
+  }
+  return show(join(head(), [...words(), list[list.length - 1]]))
+})
+
+// pass lets time pass until something ends, or a second.
+const pass = () => queue(() => state.time.length && show(join(head(), [...words(), state.time[0].word])))
+
+// What is typed of a move: + and a time, or what becomes of whose message.
+let begun = ''
+const FATES = {x: 'sever', r: '-', l: 'delay', a: 'arrive', b: 'cut', n: 'refuse', g: 'stall', k: 'look', p: 'pause', c: 'crash'}
+const SERVER = {R: 'restart', F: 'failover', E: 'evict', X: 'reap', D: 'down'}
+
+// typed takes a key that is part of a move.
+function typed(key) {
+  const was = begun
+  begun = ''
+  const servers = state.trace.start.each ? state.trace.start.each.length : 1
+  if (was[0] === '+') {
+    if (key === 'Enter') choose(was)
+    else if (key === 'Backspace') begun = was.slice(0, -1)
+    else if (/^[\w.~]$/.test(key)) begun = was + key
+  } else if (was && /^[1-9]$/.test(key)) {
+    if (SERVER[was]) choose('S' + key + '.' + SERVER[was])
+    else if (was === 'r') choose('C' + key + '-')
+    else if (was === 'p') either('C' + key + '.pause', 'C' + key + '.resume')
+    else choose('C' + key + '.' + FATES[was])
+  } else if (key === '+' || FATES[key] || SERVER[key] && servers > 1) begun = key
+  else if (SERVER[key]) choose('redis.' + SERVER[key])
+  else if (/^[1-4]$/.test(key)) {
+    if (key > state.trace.clients.length) return false
+    choose('C' + key)
+  } else if (!was) return false
+  $('typing').textContent = begun && begun[0] === '+' ? 'Time passes: ' + begun + ' … Enter' : begun ? begun + ': whose? ' + (SERVER[begun] ? 'server 1 to ' + servers : 'client 1 to ' + state.trace.clients.length) : ''
+  return true
+}
+
+const undo = () => queue(async () => {
   const w = words()
   if (!w.length) return
   const undone = [w[w.length - 1], ...redone]
-  if (await show(join(head(), w.slice(0, -1)), {keep: true})) { redone = undone; enable('redo', true) }
-}
+  await show(join(head(), w.slice(0, -1)), {keep: true})
+  redone = undone
+})
 
-async function redo() {
+const redo = () => queue(async () => {
   if (!redone.length) return
   const left = redone.slice(1)
-  if (await show(join(head(), [...words(), redone[0]]), {keep: true})) { redone = left; enable('redo', left.length > 0) }
-}
+  await show(join(head(), [...words(), redone[0]]), {keep: true})
+  redone = left
+})
 
-const reset = () => show(join(head(), []))
+const reset = () => queue(() => show(join(head(), [])))
 
 // A log of MONITOR's. It stands beside the state that is shown: nobody knows its replies, and it can't go on.
 async function readLog(text, key = '') {
@@ -578,7 +648,7 @@ async function readLog(text, key = '') {
     const li = element('li', f.client + ' (' + f.address + ') ' + (f.does.length ? f.does.join(', ') : 'does not ask for it') + (f.like.length ? ': as ' + f.like.join(', ') : f.does.length ? ': as none of this library’s locks' : '') + '.')
     if (f.like.length) {
       const b = element('button', 'break ' + f.like[0] + ' here')
-      b.onclick = () => show(f.like[0] + ' 2.4 2x3 :')
+      b.onclick = () => go(f.like[0] + ' 2.4 2x3 :')
       li.append(' ', b)
     }
     who.append(li)
@@ -634,7 +704,7 @@ function stop() {
 }
 
 async function explore(leads) {
-  const schedule = join(head().replace(/ check=\S+/, ''), [])
+  const schedule = join(head().replace(/ check=\S+/, ''), []), mine = turn // a reader who goes on is not led away
   let r
   try { r = await search({do: 'explore', schedule, faults: faults(), ticks: Number($('ticks').value), states: 5_000_000, check: $('check').value}) } catch (err) {
     $('progress').textContent = err.message
@@ -645,11 +715,11 @@ async function explore(leads) {
   if (r.verdict === 'holds') { $('progress').textContent = counts + 'Nothing breaks within these bounds: ' + who + ', ' + r.bounds + '. Beyond them this says nothing.'; return }
   if (r.verdict === 'bound') { $('progress').textContent = counts + 'Nothing broke before there was no room for more ' + r.bound + ': this proves nothing.'; return }
   $('progress').textContent = counts + 'No: ' + who + ' breaks ' + r.violated + ' in ' + r.steps + ' steps at the least, within ' + r.bounds + '.'
-  if (leads) await show(r.schedule)
+  if (leads && mine === turn) await go(r.schedule)
   else {
     const b = element('button', 'show them')
     b.type = 'button'
-    b.onclick = () => show(r.schedule)
+    b.onclick = () => go(r.schedule)
     $('progress').append(' ', b)
   }
 }
@@ -685,7 +755,7 @@ function bind() {
   $('free').onsubmit = e => {
     e.preventDefault()
     $('setup').open = false
-    show([$('lock').value, $('server').value, $('clients').value + 'x' + $('attempts').value, ':'].join(' '))
+    go([$('lock').value, $('server').value, $('clients').value + 'x' + $('attempts').value, ':'].join(' '))
   }
   $('search').onsubmit = e => { e.preventDefault(); explore(true) }
   $('find').onclick = () => explore(true)
@@ -696,21 +766,21 @@ function bind() {
   $('reset').onclick = reset
   $('hint').onclick = hint
   $('keys').onclick = () => { $('help').hidden = !$('help').hidden; $('keys').setAttribute('aria-expanded', !$('help').hidden) }
-  $('go').onclick = () => show($('paste').value.replace(/^\s*setnxlock race replay\s+/, '').replace(/^'(.*)'\s*$/, '$1'))
+  $('go').onclick = () => go($('paste').value.replace(/^\s*setnxlock race replay\s+/, '').replace(/^'(.*)'\s*$/, '$1'))
   $('file').onchange = async () => {
     const text = await $('file').files[0].text()
     if (/^(OK\s+)?\+?\d+\.\d+ [[("]/.test(text.trimStart())) return readLog(text)
     let schedule
     try { schedule = JSON.parse(text).schedule } catch { schedule = text.trim() }
     if (!schedule) { $('said').textContent = 'That file has no schedule.'; return }
-    show(schedule)
+    go(schedule)
   }
   $('readlog').onclick = () => readLog($('lines').value)
   $('form').onsubmit = e => {
     e.preventDefault()
     const lines = $('program').value.split('\n').map(l => l.trim().replace(/\s*=\s*/, '=').replace(/\s+/g, ',')).filter(Boolean)
     if (/[+;"]/.test(lines.join(''))) { $('said').textContent = 'A lock of your own has no + ; or " in it.'; return }
-    show(['form/' + lines.join(';'), $('server').value, $('clients').value + 'x' + $('attempts').value, ':'].join(' '))
+    go(['form/' + lines.join(';'), $('server').value, $('clients').value + 'x' + $('attempts').value, ':'].join(' '))
   }
   $('two').onsubmit = async e => {
     e.preventDefault()
@@ -722,7 +792,7 @@ function bind() {
     box.replaceChildren(element('p', (r.safe ? 'Yes, within the bounds of docs/mixing.md: no two clients hold it at once, and nobody is stuck.' : 'No.') + ' ' + r.states.toLocaleString('en') + ' states.'))
     for (const s of r.says) {
       const p = element('p', s.text + ' '), b = element('button', 'show it', {type: 'button'})
-      b.onclick = () => show(s.schedule)
+      b.onclick = () => go(s.schedule)
       p.append(b)
       box.append(p)
     }
@@ -753,18 +823,18 @@ function bind() {
     URL.revokeObjectURL(a.href)
   }
   const keys = {
-    u: undo, y: redo, 0: reset, h: hint, f: () => explore(true), s: () => explore(false), w: survivors, Escape: stop, '?': () => $('keys').click(),
-    t: () => { const o = (others || []).find(o => o.word[0] === '+'); if (o) choose(o.word) },
+    u: undo, y: redo, 0: reset, h: hint, f: () => queue(() => { explore(true) }), s: () => queue(() => { explore(false) }), w: () => queue(() => { survivors() }), Escape: stop, '?': () => $('keys').click(),
+    t: pass,
   }
   document.addEventListener('keydown', e => {
     if (e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(e.target.tagName) && e.key !== 'Escape') return
-    const step = state.steps.find(o => o.word === 'C' + e.key)
-    const act = step ? () => choose(step.word) : keys[e.key]
+    if (typed(e.key)) return e.preventDefault()
+    const act = keys[e.key]
     if (!act) return
     e.preventDefault()
     act()
   })
-  addEventListener('popstate', () => { const s = clean(location.hash); if (s && !s.startsWith('fleets=') && s !== state.trace.schedule) show(s, {silent: true}) })
+  addEventListener('popstate', () => { const s = clean(location.hash); if (s && !s.startsWith('fleets=') && s !== state.trace.schedule) go(s, {silent: true}) })
 }
 
 async function main() {
@@ -781,9 +851,9 @@ async function main() {
   drawLevels()
   const two = /^fleets=([^+]+)\+([^+]+)$/.exec(clean(location.hash)), wanted = two ? '' : clean(location.hash)
   const first = 'getset:classic 2.4 2x3 check=exclusion :'
-  if (!await show(wanted || first, {silent: !wanted})) {
+  if (!await go(wanted || first, {silent: !wanted})) {
     const why = $('said').textContent
-    await show(first)
+    await go(first)
     $('said').textContent = 'The address leads nowhere. ' + why
   }
   bind()

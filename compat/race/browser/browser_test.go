@@ -16,6 +16,7 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
@@ -233,6 +234,21 @@ func TestLongWorkbench(t *testing.T) {
 		}
 	}
 	t.Run("typed at once", func(t *testing.T) { typedAtOnce(t, open(t, browser, address, 1280, "light")) })
+	for _, size := range [][2]int64{{1280, 800}, {390, 844}} {
+		t.Run(fmt.Sprintf("one screen of %d × %d", size[0], size[1]), func(t *testing.T) {
+			p := open(t, browser, address, size[0], "light")
+			p.do(chromedp.EmulateViewport(size[0], size[1]))
+			p.offered()
+			for _, schedule := range []string{"getset:classic 2.4 2x3 check=exclusion : C1 C1 +10s +1ms C2 C2 C2 C1 C1", "tx:classic 2.4 4x3 : C1 C1 C2 C3 C4"} {
+				eval[bool](p, fmt.Sprintf("go(%q)", schedule))
+				for _, trouble := range eval[[]string](p, fits) {
+					t.Errorf("%s: %s", schedule, trouble)
+				}
+			}
+			p.narrow()
+		})
+	}
+	t.Run("cards", func(t *testing.T) { cards(t, open(t, browser, address, 1280, "light")) })
 	t.Run("explorer", func(t *testing.T) {
 		p := open(t, browser, address, 1280, "light")
 		p.offered()
@@ -241,7 +257,7 @@ func TestLongWorkbench(t *testing.T) {
 		p.says("#violation", "Broken: exclusion at step 9")
 		p.key("w")
 		p.says("#compare h2", "getset:guarded, ")
-		p.says("#parts", "They part at step 2. getset:guarded: C1 WATCH")
+		p.says("#parting", "They part at step 2. getset:guarded: C1 WATCH")
 	})
 	t.Run("saved picture", func(t *testing.T) { // in the colours of paper, whatever the page's are
 		p := open(t, browser, address+"#getset%3Aclassic%202.4%202x3%20%3A%20C1%20C1", 1280, "dark")
@@ -274,6 +290,88 @@ func TestLongWorkbench(t *testing.T) {
 		p.click("#readlog")
 		p.says("#logsays", "Broken: ownership at step 4: C1 removed the lock of C2.")
 	})
+}
+
+// fits is what is wrong with the first screen of the workbench: what can't be seen without scrolling, what is too
+// small to be read, what is too small for a finger.
+const fits = `(() => {
+	scrollTo(0, 0)
+	const list = [], seen = e => e.checkVisibility()
+	for (const e of document.querySelectorAll("#lanes, .card, #verdict, #said, #violation, #board .bar button")) {
+		const r = e.getBoundingClientRect()
+		if (seen(e) && (r.top < 0 || r.left < 0 || r.bottom > innerHeight || r.right > innerWidth)) list.push((e.id || e.className) + " ends at " + r.right + ", " + r.bottom)
+	}
+	const lanes = document.querySelector("#lanes"), rows = [...lanes.querySelectorAll(".row")].filter(seen)
+	if (lanes.clientHeight < 200 || rows.at(-1).getBoundingClientRect().bottom > lanes.getBoundingClientRect().bottom + 1) list.push("the last step is out of sight")
+	for (const e of document.querySelectorAll("#head *, #board *")) {
+		const own = [...e.childNodes].some(n => n.nodeType === Node.TEXT_NODE && n.data.trim()), size = parseFloat(getComputedStyle(e).fontSize)
+		if (seen(e) && own && size < 14) list.push(e.textContent + " has " + size + " px")
+	}
+	for (const e of document.querySelectorAll("#head a, #board button, #board select, #board summary")) {
+		const r = e.getBoundingClientRect()
+		if (seen(e) && Math.min(r.width, r.height) < 24) list.push(e.textContent + " has " + r.width + " by " + r.height + " px")
+	}
+	return list
+})()`
+
+// A card is drawn down, aside and back; its menu has the rest; the lock in grey follows. The focus stays on a card.
+func cards(t *testing.T, p tab) {
+	const head = "tx:classic 2.4 2x3 check=exclusion"
+	drag := func(card string, x, y float64) {
+		t.Helper()
+		at := eval[[2]float64](p, fmt.Sprintf(`(() => { const r = document.querySelector("[data-card=%s] .msg").getBoundingClientRect(); return [r.x + r.width / 2, r.y + 10] })()`, card))
+		for n, kind := range []input.DispatchMouseEventType{"mousePressed", "mouseMoved", "mouseMoved", "mouseReleased"} {
+			part := min(float64(n), 2) / 2
+			p.do(call(input.DispatchMouseEvent, input.DispatchMouseEventParams{Type: kind, X: at[0] + part*x, Y: at[1] + part*y, Button: "left", Buttons: 1, ClickCount: 1}))
+		}
+		p.until("queued === 0")
+	}
+	want := func(words string) {
+		t.Helper()
+		if got := eval[string](p, "state.trace.schedule"); got != head+" : "+words {
+			t.Errorf("%q, want %q: %s", got, words, eval[string](p, `$("said").textContent`))
+		}
+	}
+	p.offered()
+	eval[bool](p, fmt.Sprintf("go(%q)", head+" :"))
+	drag("C1", 0, 90)
+	want("C1.delay")
+	drag("C2", -90, 0)
+	want("C1.delay C2.sever")
+	p.key("0")
+	p.until("queued === 0")
+	drag("C1", 90, 0)
+	want("C1-")
+	drag("C2", 5, 5) // too little: a click
+	want("C1- C2")
+	p.offered()
+	p.click("[data-card=C2] .more")
+	p.click(`#menu button[data-fate="C2.crash"]`)
+	p.until("queued === 0")
+	want("C1- C2 C2.crash")
+	p.click("[data-card=server] .more")
+	p.until("others !== null")
+	p.click(`#menu button[data-fate="redis.restart"]`)
+	p.until("queued === 0")
+	want("C1- C2 C2.crash redis.restart")
+	p.click("[data-card=time] .more")
+	p.do(chromedp.SetValue(chromedp.CSS("#menu input"), "3s"))
+	p.click("#menu form button")
+	p.until("queued === 0")
+	want("C1- C2 C2.crash redis.restart +3s")
+
+	eval[bool](p, `go("getset:classic 2.4 2x3 check=exclusion : C1")`)
+	p.says("#grey", "getset:guarded breaks nothing. So far it does the same.")
+	p.click("[data-card=C1] .msg")
+	p.says("#grey", "They part at step 2: C1 WATCH")
+	if marked := eval[string](p, `document.querySelector(".pair.part .grey .n").textContent`); marked != "2" {
+		t.Errorf("step %s is marked", marked)
+	}
+	if focus := eval[string](p, "document.activeElement.parentElement.dataset.card"); focus != "C1" {
+		t.Errorf("the focus has gone to %q", focus)
+	}
+	eval[bool](p, `(() => { $("second").value = "tx:guarded"; return $("second").dispatchEvent(new Event("change")) })()`)
+	p.says("#grey", "tx:guarded breaks nothing. They part at step 1: C1 ")
 }
 
 // sizeOf is how many bytes the files of a folder have.

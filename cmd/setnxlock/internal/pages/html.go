@@ -68,7 +68,7 @@ func writePage(w io.Writer, t race.Trace, c pageContext) error {
 		body += "<script src=\"" + raceScript + "\"></script>\n"
 		page.Allow, page.Sheets = []string{FileScripts}, []string{Sheet}
 	} else {
-		script := asset("page.js")
+		script := Lanes() + asset("page.js")
 		body += "<script>" + markup.HTML(script) + "</script>\n"
 		page.Allow, page.Style = []string{"script-src " + markup.Script(script)}, Style()
 	}
@@ -214,6 +214,9 @@ func upperFirst(s string) string {
 
 // Style returns the pages' CSS, for other pages that should look like them.
 func Style() string { return asset("page.css") }
+
+// Lanes returns the script that draws a trace as lanes: its global Lanes.
+func Lanes() string { return asset("lanes.js") }
 
 func asset(name string) string {
 	b, err := pageFiles.ReadFile("page/" + name)

@@ -85,7 +85,7 @@ func Site(dir, workbench, guarantees string, races []Page, questions ...Question
 	if err := s.write(Sheet, []byte(Style()+asset("site.css"))); err != nil {
 		return err
 	}
-	if err := s.write(raceScript, []byte(asset("page.js"))); err != nil {
+	if err := s.write(raceScript, []byte(Lanes()+asset("page.js"))); err != nil {
 		return err
 	}
 	return s.index()

@@ -124,7 +124,7 @@ func Site(ctx context.Context, dir string, levels []*Level) error {
 	}
 	for name, b := range map[string][]byte{
 		Page: html.Document(), Engine: []byte(script),
-		"workbench.css": []byte(asset("workbench.css")), "workbench.js": []byte(asset("workbench.js")),
+		"workbench.css": []byte(asset("workbench.css")), "workbench.js": []byte(pages.Lanes() + asset("workbench.js")),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), b, 0o666); err != nil {
 			return err

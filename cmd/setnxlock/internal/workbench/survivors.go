@@ -31,27 +31,14 @@ func (q Question) survivors(progress func(Progress)) ([]Follower, error) {
 		return nil, errors.New("race: nothing is broken, and nothing to be survived")
 	}
 	list := []Follower{}
-	for n, l := range locks.All() {
-		if l.New == nil || l.Instead != "" || l.Flaw != "" || l.Name == p.Config.Algorithm ||
-			(l.Family() == "rw") != strings.HasPrefix(p.Config.Algorithm, "rw:") || (l.Family() == "semaphore") != strings.HasPrefix(p.Config.Algorithm, "semaphore") {
-			continue
-		}
-		c := p.Config
-		c.Algorithm, c.Bare, c.New, c.Invariants = l.Name, false, nil, []string{p.Trace.Verdict.Violated}
-		if l.Family() == "rw" {
-			c.Algorithm = "rw:read+rw:write"
-		}
-		if l.Family() != "getset" {
-			c.Given = nil // a timestamp is nobody's lock there
-		}
+	for n, c := range p.rivals() {
+		c.Invariants = []string{p.Trace.Verdict.Violated}
 		t, err := race.Follow(c, p.Choices)
 		if err != nil {
 			continue // a schedule that is not for it
 		}
 		f := Follower{Algorithm: c.Algorithm, Schedule: t.Schedule, Violated: t.Verdict.Violated, Holds: t.Verdict.Violated == "", Parts: parting(p.Trace, t)}
-		if !slices.ContainsFunc(list, func(o Follower) bool { return o.Algorithm == f.Algorithm }) {
-			list = append(list, f)
-		}
+		list = append(list, f)
 		if progress != nil {
 			progress(Progress{States: n + 1})
 		}
@@ -66,6 +53,80 @@ func (q Question) survivors(progress func(Progress)) ([]Follower, error) {
 		return cmp.Compare(b.Parts, a.Parts)
 	})
 	return list, nil
+}
+
+// rivals are the locks that are for use, and have no known flaw, in the place of the one that runs.
+func (p Position) rivals() []race.Config {
+	var list []race.Config
+	for _, l := range locks.All() {
+		if l.New == nil || l.Instead != "" || l.Flaw != "" || l.Name == p.Config.Algorithm ||
+			(l.Family() == "rw") != strings.HasPrefix(p.Config.Algorithm, "rw:") || (l.Family() == "semaphore") != strings.HasPrefix(p.Config.Algorithm, "semaphore") {
+			continue
+		}
+		c := p.Config
+		c.Algorithm, c.Bare, c.New = l.Name, false, nil
+		if l.Family() == "rw" {
+			c.Algorithm = "rw:read+rw:write"
+		}
+		if l.Family() != "getset" {
+			c.Given = nil // a timestamp is nobody's lock there
+		}
+		if c.Algorithm != p.Config.Algorithm && !slices.ContainsFunc(list, func(o race.Config) bool { return o.Algorithm == c.Algorithm }) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// A Second is another lock under the same schedule, move by move: what it can't do is left out.
+type Second struct {
+	Algorithm string     `json:"algorithm"`
+	Trace     race.Trace `json:"trace"`
+	Parts     int        `json:"parts"`  // the first step that differs, from 1
+	Others    []string   `json:"others"` // that it could be
+}
+
+// second has a lock make the moves beside the one that runs; of no such name: one that the server lets run,
+// guarded if there is such a one, and of the same family. nil: there is none.
+func (p Position) second(name string) *Second {
+	rivals := slices.DeleteFunc(p.rivals(), func(c race.Config) bool {
+		_, err := At(c, nil)
+		return err != nil
+	})
+	if len(rivals) == 0 {
+		return nil
+	}
+	family, _, _ := strings.Cut(p.Config.Algorithm, ":")
+	like := func(c race.Config) int {
+		switch c.Algorithm {
+		case name:
+			return 0
+		case family + ":guarded":
+			return 1
+		case "tx:guarded":
+			return 2
+		}
+		return 3
+	}
+	s, chosen := &Second{}, rivals[0]
+	for _, c := range rivals {
+		s.Others = append(s.Others, c.Algorithm)
+		if like(c) < like(chosen) {
+			chosen = c
+		}
+	}
+	at, err := At(chosen, nil)
+	if err != nil {
+		return nil
+	}
+	var made []race.Choice
+	for _, c := range p.Choices {
+		if next, cant := At(chosen, append(slices.Clone(made), c)); cant == nil {
+			at, made = next, append(made, c)
+		}
+	}
+	s.Algorithm, s.Trace, s.Parts = chosen.Algorithm, at.Trace, parting(p.Trace, at.Trace)
+	return s
 }
 
 // parting is the first step, from 1, that is not the same in two traces.

@@ -37,3 +37,25 @@ func TestSurvivors(t *testing.T) {
 		t.Error("what breaks nothing is survived")
 	}
 }
+
+// The lock beside makes the same moves, where it can, and no more; the step at which the two part is the first that differs.
+func TestSecond(t *testing.T) {
+	const broken = "getset:classic 2.4 2x3 check=exclusion : C1 C1 +10s +1ms C2 C2 C2 C1 C1"
+	p := must.Get(Question{Schedule: broken}.position())(t)
+	s := p.second("")
+	if s == nil || s.Algorithm != "getset:guarded" || s.Parts != 2 || s.Trace.Verdict.Violated != "" {
+		t.Fatalf("%+v", s)
+	}
+	if a, b := len(s.Trace.Events), len(p.Trace.Events); a > b {
+		t.Errorf("%d steps beside %d", a, b)
+	}
+	for _, name := range s.Others {
+		if o := p.second(name); o == nil || o.Algorithm != name {
+			t.Errorf("%s is offered, and is %+v", name, o)
+		}
+	}
+	p = must.Get(Question{Schedule: "getset:classic 2.4 2x3 check=exclusion : C1"}.position())(t)
+	if s := p.second("getset:guarded"); s.Parts != 2 || len(s.Trace.Events) != 1 {
+		t.Errorf("after one step alike they part at %d, with %d steps", s.Parts, len(s.Trace.Events))
+	}
+}

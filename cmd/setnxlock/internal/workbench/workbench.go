@@ -26,6 +26,8 @@ type Question struct {
 	Do       string `json:"do"`       // "table", "at", "choices", "explore", "remedy", "survivors", "parties", "pair", "monitor", "sample", "templates", "form", "exercise", "find"
 	Schedule string `json:"schedule"` // as race replay takes it
 
+	Second string `json:"second"` // of "at": the lock beside it; of no name of a lock: any
+
 	// Of "explore": what may go wrong how often, how much room there is, and the invariant that is
 	// looked at; "": all, or those of the schedule.
 	Faults race.Faults `json:"faults"`
@@ -62,6 +64,7 @@ type State struct {
 	Steps   []Option    `json:"steps"`   // each client's next
 	Time    []Option    `json:"time"`    // how much of it can pass; until something ends first
 	Code    []race.Spot `json:"code"`    // where each client stands
+	Second  *Second     `json:"second"`  // another lock, under the same schedule
 }
 
 // An Option is a choice that can be made now, and what it would do.
@@ -143,7 +146,7 @@ func (q Question) answer(ctx context.Context, progress func(Progress)) (any, err
 	}
 	switch q.Do {
 	case "at":
-		return p.state()
+		return p.state(q.Second)
 	case "choices":
 		return p.others(), nil
 	case "remedy":
@@ -201,12 +204,12 @@ func reason(err error) string {
 	return strings.ReplaceAll(strings.TrimPrefix(strings.TrimPrefix(err.Error(), "race: "), "monitor: "), ": race: ", ": ")
 }
 
-func (p Position) state() (State, error) {
+func (p Position) state(second string) (State, error) {
 	spots, err := race.Spots(p.Config, p.Choices)
 	if err != nil {
 		return State{}, err
 	}
-	return State{Trace: p.Trace, Picture: pages.Picture(p.Trace), Replay: p.Trace.ReplayLine(), Steps: p.steps(), Time: p.times(), Code: spots}, nil
+	return State{Trace: p.Trace, Picture: pages.Picture(p.Trace), Replay: p.Trace.ReplayLine(), Steps: p.steps(), Time: p.times(), Code: spots, Second: p.second(second)}, nil
 }
 
 // steps are each client's next.

@@ -97,10 +97,12 @@ class Explorer {
 
 let explorer, scout, searcher = null
 let state = null    // of the schedule shown
+let second = ''     // the lock in grey that was chosen
 let others = []     // what else can be done there; null: not known yet
 let redone = []     // words that were undone, the last first
 let level = null
 let compared = ''   // the schedule that the survivors were asked for
+let keys = {}       // what each does, by its name
 let turn = 0        // counts the states shown: what was looked up for an older one is dropped
 
 // A schedule is a head, a colon and words.
@@ -145,7 +147,7 @@ const go = (schedule, how) => queue(() => show(schedule, how))
 
 // show is a move. The reader stays where he is if there is no such state.
 async function show(schedule, {keep = false, silent = false} = {}) {
-  const at = await explorer.ask({do: 'at', schedule})
+  const at = await explorer.ask({do: 'at', schedule, second: second || (LEVELS.find(l => l.head === headOf(schedule))?.survives?.algorithm ?? '')})
   turn++
   trouble = ''
   stale = true
@@ -154,6 +156,7 @@ async function show(schedule, {keep = false, silent = false} = {}) {
   at.trace.events ??= [] // Go's empty lists are null
   at.steps ??= []
   at.time ??= []
+  if (at.second) at.second.trace.events ??= []
   state = at
   others = null
   level = LEVELS.find(l => l.head === head()) || null
@@ -176,39 +179,165 @@ async function lookAround() {
   looking = false
 }
 
-// drawLanes draws each client, its message on the way to the server, and what can become of it.
+// drawLanes draws the run, and beside it the same schedule on a second lock: a row for each step.
 function drawLanes() {
-  const t = state.trace, e = last()
-  $('steps').replaceChildren(...t.clients.map((c, i) => {
-    const lane = element('div', undefined, {class: 'lane', role: 'group', 'aria-label': c.name})
-    lane.style.setProperty('--hue', 'var(--c' + i + ')')
-    const o = state.steps.find(o => o.client === c.name), through = element('div', undefined, {class: 'through'})
-    if (o) {
-      const b = option(o)
-      b.className = 'msg'
-      b.prepend(element('kbd', i + 1))
-      through.append(b)
-    } else through.append(element('p', 'sends nothing: ' + believes(e && e.belief[c.name])))
-    lane.append(element('b', c.name), through, element('span', (/^\d/.test(t.server) ? 'Redis ' : '') + t.server, {class: 'to'}),
-      element('div', '…', {class: 'fates', 'data-client': c.name}))
-    return lane
-  }))
-  $('others').replaceChildren()
+  const t = state.trace, two = state.second, box = $('lanes')
+  const one = t => { const path = Lanes.path(t); return n => n < 0 ? Lanes.head(t) : path[n] ? Lanes.row(t, path[n], path[n - 1], String(n)) : element('div', undefined, {class: 'row'}) }
+  const left = one(t), right = two && one(two.trace), rows = []
+  const parted = two && two.parts <= Math.max(t.events.length, two.trace.events.length)
+  for (let n = -1; n <= Math.max(t.events.length, two ? two.trace.events.length : 0); n++) {
+    const pair = element('div', undefined, {class: 'pair'})
+    pair.append(left(n))
+    if (two) {
+      const r = right(n)
+      r.classList.add('grey')
+      pair.append(r)
+      if (parted && n === two.parts) { pair.classList.add('part'); r.append(element('span', 'here they part', {class: 'parts'})) }
+    }
+    rows.push(pair)
+  }
+  box.style.setProperty('--k', t.clients.length)
+  box.replaceChildren(...rows)
+  $('board').classList.toggle('alone', !two)
+  const names = two ? two.others : []
+  if ([...$('second').options].map(o => o.value).join() !== names.join()) $('second').replaceChildren(...names.map(n => element('option', n)))
+  if (two) $('second').value = two.algorithm
+  $('heads').querySelector('label').hidden = $('turn').hidden = !two
+  $('grey').replaceChildren()
+  if (!two) return
+  const e = two.trace.events[two.parts - 1], v = two.trace.verdict
+  $('grey').append(element('b', two.algorithm), (v.violated ? ' breaks, too: ' + v.violated + '. ' : ' breaks nothing. ') +
+    (parted ? 'They part at step ' + two.parts + (e ? ': ' + (e.who === 'time' ? '' : e.who + ' ') + Lanes.said(e) : '') + '.' : 'So far it does the same.'))
 }
 
-// drawOthers adds what else can happen: to a message, to its client, to the server, with time.
-function drawOthers() {
-  for (const box of $('steps').querySelectorAll('.fates')) {
-    box.replaceChildren(...others.filter(o => o.client === box.dataset.client && o.short).map(o => {
-      const b = element('button', o.short, {'data-word': o.word, title: o.says + (o.cmd ? ': ' + o.cmd : '') + '; ' + then(o.key)})
-      b.setAttribute('aria-label', box.dataset.client + ': ' + o.short)
-      b.onclick = () => choose(o.word)
-      return b
-    }))
+// A card is what can come next: each client's message at the foot of its lane, the server, time. The cards stay, and so does the focus on them.
+const WAYS = {'': 'deliver', down: 'late', left: 'lost', right: 'reply lost'}
+const dragged = {down: 'delay', left: 'sever', right: '-'}
+
+function card(name, hue) {
+  const box = element('div', undefined, {class: 'card', role: 'group', 'aria-label': name, 'data-card': name})
+  const main = element('button', undefined, {class: 'msg'}), more = element('button', '⋯', {class: 'more', 'aria-label': name + ': what else can happen', 'aria-haspopup': 'dialog'})
+  box.style.setProperty('--hue', hue)
+  box.append(main, more)
+  more.onclick = () => openMenu(name, more)
+  return box
+}
+
+// cardsFor makes the cards of as many clients, unless they are there.
+function cardsFor(t) {
+  const names = [...t.clients.map(c => c.name), 'server', 'time']
+  if ([...$('steps').children].map(c => c.dataset.card).join() === names.join()) return
+  $('steps').style.setProperty('--k', t.clients.length)
+  $('steps').dataset.clients = t.clients.length
+  $('steps').replaceChildren(...names.map((name, i) => card(name, i < t.clients.length ? 'var(--c' + i + ')' : 'var(--soft)')))
+  t.clients.forEach((c, i) => {
+    const main = $('steps').children[i].firstChild
+    main.onclick = e => { if (!e.detail || !('dragged' in main.dataset)) choose('C' + (i + 1)) } // e.detail: by a pointer
+    drag(main, 'C' + (i + 1))
+  })
+  const server = $('steps').querySelector('[data-card=server]'), time = $('steps').querySelector('[data-card=time]')
+  server.firstChild.onclick = () => openMenu('server', server.firstChild)
+  time.firstChild.onclick = pass
+}
+
+// drag makes of a message that is drawn aside a lost one, of one that is drawn down a late one.
+function drag(button, who) {
+  let from = null, way = ''
+  button.onpointerdown = e => { if (e.button === 0) { from = e; delete button.dataset.dragged; button.setPointerCapture(e.pointerId) } }
+  button.onpointermove = e => {
+    if (!from) return
+    const x = e.clientX - from.clientX, y = e.clientY - from.clientY
+    way = Math.max(Math.abs(x), y) < 36 ? '' : y > Math.abs(x) ? 'down' : x < 0 ? 'left' : 'right'
+    button.style.transform = 'translate(' + x / 2 + 'px,' + Math.max(0, y / 2) + 'px)'
+    if (way) button.dataset.way = WAYS[way]
+    else delete button.dataset.way
   }
-  const list = [...state.time, ...others.filter(o => !o.short)].map(option)
-  if (state.time.length) list[0].prepend(element('kbd', 't'))
-  $('others').replaceChildren(element('h2', 'Or: time, the server'), ...list)
+  const end = () => { from = null; way = ''; button.style.transform = ''; delete button.dataset.way }
+  button.onpointerup = () => {
+    const how = dragged[way]
+    end()
+    if (!how) return
+    button.dataset.dragged = '' // so the click of this pointer is none
+    choose(how === '-' ? who + '-' : who + '.' + how)
+  }
+  button.onpointercancel = end
+}
+
+// drawCards says on each card what it does.
+function drawCards() {
+  const t = state.trace, e = last()
+  cardsFor(t)
+  const set = (name, key, word, text, says, can) => {
+    const b = $('steps').querySelector('[data-card="' + name + '"]').firstChild
+    b.replaceChildren(...(key ? [element('kbd', key)] : []), ...(/^C\d/.test(name) ? [element('b', name), ' '] : []), text, element('small', says))
+    b.dataset.word = word
+    b.title = text + ': ' + says
+    b.setAttribute('aria-disabled', !can)
+  }
+  t.clients.forEach((c, i) => {
+    const o = state.steps.find(o => o.client === c.name)
+    if (o) set(c.name, i + 1, o.word, (o.cmd || o.says) + (o.reply ? ' → ' + o.reply : ''), then(o.key), true)
+    else set(c.name, i + 1, 'C' + (i + 1), 'sends nothing', believes(e && e.belief[c.name]), false)
+  })
+  const server = e ? e.server : t.start, o = state.time[0]
+  set('server', '', 'server', (/^\d/.test(t.server) ? 'Redis ' : '') + t.server, 'key ' + keyText(server).replace(/^= /, ''), true)
+  set('time', 't', o ? o.word : '+', o ? o.word.slice(1) + ' pass' : 'time stands', o ? o.says.replace(/^.* pass(es)?:? ?/, '') || 'nothing ends' : '', !!o)
+}
+
+// The menu of a card has all that can happen there and is not its click.
+let menuOf = ''
+function openMenu(name, by) {
+  menuOf = name
+  fillMenu()
+  $('menu').showPopover()
+  const at = by.getBoundingClientRect(), m = $('menu').getBoundingClientRect()
+  $('menu').style.left = Math.max(8, Math.min(at.left, innerWidth - m.width - 8)) + 'px'
+  $('menu').style.top = Math.max(8, at.top - m.height - 6) + 'px'
+  $('menu').querySelector('button')?.focus()
+}
+
+function fillMenu() {
+  const list = menuOf === 'time' ? state.time : others === null ? null : others.filter(o => menuOf === 'server' ? !o.client : o.client === menuOf)
+  const key = o => { const [who, what] = o.word.split('.'), n = who.replace(/\D/g, ''); if (/-$/.test(who)) return 'r ' + n
+    for (const [k, v] of Object.entries({...FATES, resume: 'resume', ...SERVER})) if (v === what) return k + (n ? ' ' + n : '')
+    return what === 'resume' ? 'p ' + n : '' }
+  $('menu').replaceChildren(...(list === null ? [element('p', 'looking …')] : list.map(o => {
+    const b = element('button', undefined, {'data-fate': o.word})
+    const k = menuOf === 'time' ? '' : key(o)
+    b.append(...(k ? [element('kbd', k)] : []), upper(o.short || o.says), element('small', (o.cmd ? o.cmd + '; ' : '') + then(o.key)))
+    b.onclick = () => { $('menu').hidePopover(); choose(o.word) }
+    return b
+  })))
+  if (list && !list.length) $('menu').append(element('p', 'Nothing else can happen here now.'))
+  if (menuOf !== 'time') return
+  const form = element('form'), field = element('input', undefined, {value: '9s', size: 6, 'aria-label': 'how much time'}), b = element('button', 'pass')
+  form.append(field, ' ', b)
+  form.onsubmit = e => { e.preventDefault(); $('menu').hidePopover(); choose('+' + field.value.trim().replace(/^\+/, '')) }
+  $('menu').append(form)
+}
+
+// drawOthers completes a menu that was opened before all was known.
+function drawOthers() {
+  if (!$('menu').matches(':popover-open') || menuOf === 'time') return
+  fillMenu()
+  $('menu').querySelector('button')?.focus()
+}
+
+// drawGuide says in a line what is to be done now.
+function drawGuide() {
+  const t = state.trace, tap = matchMedia('(pointer: coarse)').matches ? 'tap' : 'click', broken = t.verdict.violated
+  const waits = t.clients.some((c, i) => !state.steps.some(o => o.word === 'C' + (i + 1)))
+  document.documentElement.classList.toggle('coarse', tap === 'tap')
+  $('leveltitle').textContent = level ? 'Level ' + (LEVELS.indexOf(level) + 1) + ': ' + upper(level.title) + '.' : ''
+  $('leveltext').textContent = level ? level.text : ''
+  $('hint').hidden = !level
+  const what = broken ? 'Broken. See why below, and where the grey lock parts from it.'
+    : level ? level.objective
+    : !t.events.length ? 'Now ' + tap + ' the card at the foot of C1’s lane: its message is delivered.'
+    : t.events.every(e => e.who === 'C1') ? 'C1 is at work. Go on with it, or ' + tap + ' the time card until its lease ends.'
+    : waits ? 'One of them sends nothing now: another one’s turn, or time’s.'
+    : 'Make two clients hold the lock at once: whose message comes next?'
+  $('now').textContent = what
 }
 
 // drawCode shows the function that each client is in, with the line that it is at.
@@ -321,7 +450,7 @@ function draw() {
   if (check && [...$('check').options].some(o => o.value === check[1])) $('check').value = check[1]
   $('hinttext').textContent = ''
   if (!t.schedule.startsWith(compared)) $('compare').hidden = true
-  $('setting').textContent = t.algorithm.replace(/form\/[^+]*/g, 'a lock of your own') + ' · ' + (/^\d/.test(t.server) ? 'Redis ' : '') + t.server + ' · key ' + t.key + ' · lease ' + seconds(t.ttl_ms)
+  $('setting').replaceChildren(t.algorithm.replace(/form\/[^+]*/g, 'a lock of your own') + ' · ' + (/^\d/.test(t.server) ? 'Redis ' : '') + t.server, element('span', ' · key ' + t.key + ' · lease ' + seconds(t.ttl_ms)))
   $('count').textContent = 'step ' + t.events.length
   $('said').textContent = e ? sentence(e) : 'Nothing has run yet.'
   $('picture').innerHTML = state.picture // the engine escapes what stands in it
@@ -332,8 +461,9 @@ function draw() {
   $('replay').replaceChildren(...unbroken(state.replay))
 
   drawLanes()
+  drawCards()
   drawCode()
-  $('guide').hidden = !!level || t.events.length > 0 || t.algorithm !== 'getset:classic'
+  drawGuide()
 
   const rows = [row('th', 'client', 'its clock', 'believes', 'sends next')]
   for (const c of t.clients) {
@@ -354,7 +484,7 @@ function draw() {
   }
   $('table').replaceChildren(...steps)
   drawViolation()
-  drawLevel()
+  $('lanes').scrollTop = $('lanes').scrollHeight // now that all below it has its height
 }
 
 // enable does not disable for the browser: a disabled button loses the focus.
@@ -366,37 +496,29 @@ function row(cell, ...texts) {
   return r
 }
 
-// option is a choice as a button: what is sent, and what it does to the key.
-function option(o) {
-  const b = element('button', undefined, {'data-word': o.word})
-  const what = o.cmd && o.says ? o.says + ': ' + o.cmd : (o.client && !o.says.startsWith(o.client) ? o.client + ' ' : '') + (o.cmd || o.says)
-  b.append(' ' + what + (o.reply && !o.says.includes('lost') ? ' → ' + o.reply : ''), element('small', then(o.key)))
-  b.onclick = () => choose(o.word)
-  return b
-}
-
 function drawViolation() {
-  const v = state.trace.verdict, box = $('violation')
+  const v = state.trace.verdict, box = $('violation'), why = $('argument')
   box.replaceChildren()
+  why.replaceChildren()
   $('after').hidden = true
   if (!v.violated) return
   const a = state.trace.argument, e = state.trace.events[v.step - 1]
-  const says = element('p')
-  says.append(element('b', 'Broken: ' + v.violated), ' at step ' + v.step + ': ' + e.violation.text + '.')
-  box.append(says)
-  for (const [label, list] of [['Let', a.let], ['Then', a.then], ['So', a.so && [a.so]]]) {
-    for (const text of list || []) box.append(element('p', label + ' ' + text))
-  }
-  const ask = element('button', '', {id: 'which'})
+  const says = element('p'), ask = element('button', '', {id: 'which'})
   ask.append(element('kbd', 'w'), 'Which lock survives?')
-  ask.onclick = survivors
+  ask.onclick = () => keys.w()
+  says.append(element('b', 'Broken: ' + v.violated), ' at step ' + v.step + ': ' + e.violation.text + '. ', ask)
+  box.append(says)
+  why.append(element('h2', 'Why it breaks'))
+  for (const [label, list] of [['Let', a.let], ['Then', a.then], ['So', a.so && [a.so]]]) {
+    for (const text of list || []) why.append(element('p', label + ' ' + text))
+  }
   const help = element('button', 'What would help, in every order?')
   const answer = element('p', '', {role: 'status'})
   help.onclick = async () => {
     const schedule = state.trace.schedule
     try { answer.textContent = await search({do: 'remedy', schedule}) } catch (err) { answer.textContent = err.message }
   }
-  box.append(ask, ' ', help, answer)
+  why.append(help, answer)
   if (level) drawSolved(v)
 }
 
@@ -443,7 +565,7 @@ function drawBeside(box, broke, is, f) {
   }
   const scroll = element('div', undefined, {class: 'scroll', role: 'region', tabindex: 0, 'aria-label': 'Both runs'})
   scroll.append(table)
-  const says = element('p', 'They part at step ' + f.parts + '. ', {id: 'parts'})
+  const says = element('p', 'They part at step ' + f.parts + '. ', {id: 'parting'})
   if (is.events[parts]) says.append(f.algorithm + ': ' + did(is.events[parts]) + '. ' + is.events[parts].why)
   const on = element('button', 'go on with ' + f.algorithm)
   on.onclick = () => go(f.schedule)
@@ -467,8 +589,9 @@ function drawLevels() {
 async function begin(l) {
   $('levels').open = false
   allow(l)
+  second = ''
   await go(join(l.head, []))
-  $('level').scrollIntoView({block: 'start'})
+  scrollTo(0, 0)
 }
 
 // allow sets what a search looks at to what the level's own steps have.
@@ -482,14 +605,6 @@ function allow(l) {
     else i.value = on ? 1 : 0
   }
   $('check').value = [...$('check').options].some(o => o.value === l.goal) ? l.goal : ''
-}
-
-function drawLevel() {
-  $('level').hidden = !level
-  if (!level) return
-  $('leveltitle').textContent = 'Level ' + (LEVELS.indexOf(level) + 1) + ': ' + upper(level.title)
-  $('objective').textContent = level.objective
-  $('leveltext').textContent = level.text
 }
 
 // drawSolved is what is told afterwards: the shortest, the fix, the lock that survives.
@@ -513,9 +628,10 @@ function drawSolved(v) {
   }
   const next = LEVELS[LEVELS.indexOf(level) + 1]
   if (next) {
-    const b = element('button', 'Next: ' + upper(next.title))
+    const b = element('button', 'Next level', {title: upper(next.title)})
     b.onclick = () => begin(next)
-    box.append(' ', b)
+    b.id = 'next'
+    $('violation').firstChild.append(' ', b)
   }
 }
 
@@ -755,6 +871,7 @@ function bind() {
   $('free').onsubmit = e => {
     e.preventDefault()
     $('setup').open = false
+    second = ''
     go([$('lock').value, $('server').value, $('clients').value + 'x' + $('attempts').value, ':'].join(' '))
   }
   $('search').onsubmit = e => { e.preventDefault(); explore(true) }
@@ -765,6 +882,12 @@ function bind() {
   $('redo').onclick = redo
   $('reset').onclick = reset
   $('hint').onclick = hint
+  $('second').onchange = () => { second = $('second').value; go(state.trace.schedule, {keep: true, silent: true}) }
+  $('turn').onclick = () => {
+    const on = $('board').classList.toggle('other')
+    $('turn').setAttribute('aria-pressed', on)
+    $('turn').textContent = on ? 'the first' : 'the grey one'
+  }
   $('keys').onclick = () => { $('help').hidden = !$('help').hidden; $('keys').setAttribute('aria-expanded', !$('help').hidden) }
   $('go').onclick = () => go($('paste').value.replace(/^\s*setnxlock race replay\s+/, '').replace(/^'(.*)'\s*$/, '$1'))
   $('file').onchange = async () => {
@@ -822,7 +945,7 @@ function bind() {
     a.click()
     URL.revokeObjectURL(a.href)
   }
-  const keys = {
+  keys = {
     u: undo, y: redo, 0: reset, h: hint, f: () => queue(() => { explore(true) }), s: () => queue(() => { explore(false) }), w: () => queue(() => { survivors() }), Escape: stop, '?': () => $('keys').click(),
     t: pass,
   }
@@ -857,8 +980,9 @@ async function main() {
     $('said').textContent = 'The address leads nowhere. ' + why
   }
   bind()
-  $('loading').hidden = true
+  $('loading').hidden = $('intro').hidden = true
   $('app').hidden = false
+  $('lanes').scrollTop = $('lanes').scrollHeight
   performance.mark('ready')
   $('picture').scrollLeft = $('picture').scrollWidth
   if (two) {

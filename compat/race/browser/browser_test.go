@@ -249,6 +249,18 @@ func TestLongWorkbench(t *testing.T) {
 		})
 	}
 	t.Run("cards", func(t *testing.T) { cards(t, open(t, browser, address, 1280, "light")) })
+	t.Run("protocol", func(t *testing.T) {
+		p := open(t, browser, address+"#getset%3Aclassic%202.4%202x3%20%3A%20C1%20C1%20%2B11s%20C2%20C2", 390, "light")
+		p.offered()
+		p.until(`document.querySelectorAll("#protocol .lit").length === 2`)
+		lit := eval[[]string](p, `[...document.querySelectorAll("#protocol .lit")].map(e => e.dataset.who + ": " + e.textContent.trim())`)
+		if want := []string{"C2: GETSET TIME → TIME", "C1: DEL → 1"}; !slices.Equal(lit, want) {
+			t.Errorf("lit are %q, want %q", lit, want)
+		}
+		p.click("#gocode summary")
+		p.says("#code h3", "getsetlock/")
+		p.narrow()
+	})
 	t.Run("explorer", func(t *testing.T) {
 		p := open(t, browser, address, 1280, "light")
 		p.offered()

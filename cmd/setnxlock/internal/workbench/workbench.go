@@ -23,7 +23,7 @@ import (
 
 // A Question is what the page asks.
 type Question struct {
-	Do       string `json:"do"`       // "table", "at", "choices", "explore", "remedy", "survivors", "parties", "pair", "monitor", "sample", "templates", "form", "exercise", "find"
+	Do       string `json:"do"`       // "table", "at", "protocol", "choices", "explore", "remedy", "survivors", "parties", "pair", "monitor", "sample", "templates", "form", "exercise", "find"
 	Schedule string `json:"schedule"` // as race replay takes it
 
 	Second string `json:"second"` // of "at": the lock beside it; of no name of a lock: any
@@ -74,6 +74,7 @@ type Option struct {
 	Says   string      `json:"says"`            // what happens, in few words
 	Short  string      `json:"short,omitempty"` // the same of a client or its message, for a button
 	Cmd    string      `json:"cmd,omitempty"`
+	Line   string      `json:"line,omitempty"` // Cmd as a ProtocolLine has it
 	Reply  string      `json:"reply,omitempty"`
 	Key    race.Server `json:"key"` // after it
 }
@@ -147,6 +148,8 @@ func (q Question) answer(ctx context.Context, progress func(Progress)) (any, err
 	switch q.Do {
 	case "at":
 		return p.state(q.Second)
+	case "protocol":
+		return p.protocols(), nil
 	case "choices":
 		return p.others(), nil
 	case "remedy":
@@ -278,7 +281,7 @@ func (p Position) options(says string, c race.Choice) []Option {
 	if !ok || (c.Verb == race.Reap || c.Verb == race.Evict) && !slices.Contains(e.Changed, "key") {
 		return nil
 	}
-	o := Option{Word: c.String(), Says: says, Cmd: e.Cmd, Reply: e.Reply, Key: e.Server}
+	o := Option{Word: c.String(), Says: says, Cmd: e.Cmd, Line: line(e.Cmd), Reply: e.Reply, Key: e.Server}
 	if strings.HasPrefix(o.Word, "C") {
 		o.Client = e.Who
 	}

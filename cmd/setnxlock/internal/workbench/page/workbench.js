@@ -188,9 +188,11 @@ function drawLanes() {
   for (let n = -1; n <= Math.max(t.events.length, two ? two.trace.events.length : 0); n++) {
     const pair = element('div', undefined, {class: 'pair'})
     pair.append(left(n))
+    pair.firstChild.removeAttribute('role')
     if (two) {
       const r = right(n)
       r.classList.add('grey')
+      r.removeAttribute('role') // of a list, which this is not
       pair.append(r)
       if (parted && n === two.parts) { pair.classList.add('part'); r.append(element('span', 'here they part', {class: 'parts'})) }
     }
@@ -340,6 +342,38 @@ function drawGuide() {
   $('now').textContent = what
 }
 
+// drawProtocol shows what each lock sends, with the line that each client is to send next. It is found out once for a lock.
+const protocols = new Map()
+function drawProtocol() {
+  const t = state.trace, of = head(), own = ownCode()
+  const known = protocols.get(of)
+  if (!known) {
+    protocols.set(of, [])
+    scout ??= new Explorer()
+    scout.ask({do: 'protocol', schedule: join(of, [])}).then(list => {
+      protocols.set(of, list ?? [])
+      if (head() === of) drawProtocol()
+    })
+  }
+  $('protocol').replaceChildren(...own, ...(known ?? []).filter(p => !p.lock.startsWith('form/')).flatMap(({lock, lines}) => {
+    const all = [...lines], pre = element('pre', undefined, {tabindex: 0, role: 'region', 'aria-label': lock + ' sends'})
+    const at = t.clients.map((c, i) => {
+      const next = state.steps.find(o => o.client === c.name), doing = state.code[i]?.doing
+      return (c.runs || t.algorithm) === lock && next && next.line && doing ? {doing, line: next.line} : null
+    })
+    for (const a of at) if (a && !all.some(l => l.doing === a.doing && l.line === a.line)) all.push({...a, replies: []}) // seen nowhere else
+    let doing = ''
+    for (const l of all) {
+      const who = at.flatMap((a, i) => a && a.doing === l.doing && a.line === l.line ? [i] : [])
+      if (l.doing !== doing) pre.append(element('span', (doing = l.doing) + '\n', {class: 'phase'}))
+      const line = element('span', l.line + (l.replies.length ? ' → ' + l.replies.join(', or ') : '') + '\n', {'data-who': who.map(i => 'C' + (i + 1)).join(' ')})
+      if (who.length) { line.className = 'lit'; line.style.setProperty('--hue', 'var(--c' + who[0] + ')') }
+      pre.append(line)
+    }
+    return [element('h3', lock), pre]
+  }))
+}
+
 // drawCode shows the function that each client is in, with the line that it is at.
 function drawCode() {
   const shown = new Map() // a function's first line, by file: who is at which line of it
@@ -359,7 +393,7 @@ function drawCode() {
     }
   })
   const box = $('code')
-  box.replaceChildren(...ownCode())
+  box.replaceChildren()
   for (const f of shown.values()) {
     const pre = element('pre', undefined, {tabindex: 0, role: 'region', 'aria-label': f.file})
     for (let n = f.from; n <= f.to; n++) {
@@ -462,6 +496,7 @@ function draw() {
 
   drawLanes()
   drawCards()
+  drawProtocol()
   drawCode()
   drawGuide()
 
@@ -882,6 +917,7 @@ function bind() {
   $('redo').onclick = redo
   $('reset').onclick = reset
   $('hint').onclick = hint
+  $('gocode').ontoggle = drawCode // a lit line is scrolled to where there is a height
   $('second').onchange = () => { second = $('second').value; go(state.trace.schedule, {keep: true, silent: true}) }
   $('turn').onclick = () => {
     const on = $('board').classList.toggle('other')

@@ -1,8 +1,10 @@
 package workbench
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/race"
@@ -21,14 +23,15 @@ type ProtocolLine struct {
 	Replies []string `json:"replies"`
 }
 
+// What is one client's own in a message, found out when it is first asked for: the command has no use for it.
 var (
-	token = regexp.MustCompile(`«[^»]*»`)
-	stamp = regexp.MustCompile(`t=-?[0-9][0-9.hmsµn]*`)
+	token = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`«[^»]*»`) })
+	stamp = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`t=-?[0-9][0-9.hmsµn]*`) })
 )
 
 // line is a message or a reply as every client could have it.
 func line(cmd string) string {
-	return stamp.ReplaceAllString(token.ReplaceAllString(cmd, "TOKEN"), "TIME")
+	return stamp().ReplaceAllString(token().ReplaceAllString(cmd, "TOKEN"), "TIME")
 }
 
 // protocols has each lock of the schedule's take its lock alone, refused, and over from one that stopped at
@@ -51,12 +54,10 @@ func (p Position) protocols() []Protocol {
 		}
 	}
 	for i := range list {
-		slices.SortStableFunc(list[i].Lines, func(a, b ProtocolLine) int { return order[a.Doing] - order[b.Doing] })
+		slices.SortStableFunc(list[i].Lines, func(a, b ProtocolLine) int { return cmp.Compare(a.Doing, b.Doing) }) // acquire, extend, release
 	}
 	return list
 }
-
-var order = map[string]int{"acquire": 0, "extend": 1, "release": 2}
 
 // learn adds what is sent on a way, as far as it can be gone.
 func learn(list []Protocol, c race.Config, way []race.Choice) []Protocol {

@@ -2,6 +2,7 @@ package racetest_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/racetest"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -61,6 +63,39 @@ func TestCheck(t *testing.T) {
 		t.Errorf("no room for all states: %q", r.failed)
 	}
 	racetest.Check(t, race.Config{Algorithm: "tx:renamed", Ticks: 3, Faults: race.Faults{Crash: true, Late: 1}})
+}
+
+// The line that a failure prints replays it: it breaks the same at the same step.
+func TestReplay(t *testing.T) {
+	for name, c := range map[string]race.Config{
+		"race.Config{New: newHasty}": {New: newHasty, Server: "7.0", Ticks: 3, TTL: 5 * time.Second, Skew: []time.Duration{0, time.Second}},
+		"race.Config{New: …}":        {New: func(token func() string) protocol.Algorithm { return newHasty(token) }, Algorithm: "hasty", Server: "7.0", Ticks: 3},
+		"race.Config{}":              {Algorithm: "tx:classic/never", Faults: race.Faults{Crash: true}},
+	} {
+		var found, again recorder
+		racetest.Check(&found, c)
+		_, rest, ok := strings.Cut(found.failed, "racetest.Replay(t, "+name+", ")
+		if !ok {
+			t.Errorf("no line with %s:\n%s", name, found.failed)
+			continue
+		}
+		quoted := must.Get(strconv.QuotedPrefix(rest))(t)
+		racetest.Replay(&again, race.Config{New: c.New}, must.Get(strconv.Unquote(quoted))(t))
+		broke, _, _ := strings.Cut(found.failed, " is violated")
+		if !strings.HasPrefix(again.failed, broke+" is violated at step ") || !strings.Contains(again.failed, "racetest.Replay(t, ") {
+			t.Errorf("%s:\n%s\n%s", name, found.failed, again.failed)
+		}
+		if strings.Contains(found.failed, "setnxlock race replay") != (c.New == nil) {
+			t.Errorf("%s: the command's line is for locks that it knows:\n%s", name, found.failed)
+		}
+	}
+	racetest.Replay(t, race.Config{New: newMyLock}, "own 2.4 2x1 : C1 C2")
+	for line, want := range map[string]string{"C1 banana": "banana", "own 2.4 2x1 : C1.resume": "the schedule can't be made"} {
+		var r recorder
+		if racetest.Replay(&r, race.Config{New: newMyLock}, line); !strings.Contains(r.failed, want) {
+			t.Errorf("%q: %s", line, r.failed)
+		}
+	}
 }
 
 func newMyLock(token func() string) protocol.Algorithm {

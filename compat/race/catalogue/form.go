@@ -50,7 +50,9 @@ const compareAndDelete = "COMPARE-AND-DELETE"
 const compareScript = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`
 
 // inQuotes says in a form's name what has another meaning there. A space is a comma, so a comma is none.
-var inQuotes = strings.NewReplacer("%", "%25", ",", "%2C", ";", "%3B", "=", "%3D", "+", "%2B", " ", ",", "\t", ",", "\n", ",")
+func inQuotes() *strings.Replacer {
+	return strings.NewReplacer("%", "%25", ",", "%2C", ";", "%3B", "=", "%3D", "+", "%2B", " ", ",", "\t", ",", "\n", ",")
+}
 
 // FormName is the name of a lock whose commands are the lines of text ([Form]).
 func FormName(text string) string {
@@ -63,7 +65,7 @@ func FormName(text string) string {
 		for i, part := range strings.Split(strings.TrimSpace(line), `"`) {
 			switch {
 			case i%2 == 1:
-				b.WriteString(`"` + inQuotes.Replace(part) + `"`)
+				b.WriteString(`"` + inQuotes().Replace(part) + `"`)
 			default:
 				b.WriteString(strings.ReplaceAll(strings.Join(strings.Fields(part), ","), ",=,", "="))
 				if strings.HasSuffix(part, " ") && part != "" {

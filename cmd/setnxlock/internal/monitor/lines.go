@@ -20,13 +20,12 @@ type line struct {
 }
 
 // What stands before a line of MONITOR's (a container's time stamp, the name of its service) has no quotes: else it is an argument.
-var (
-	lineForm = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^(?:[^"]*[\s|])??\+?(\d+)\.(\d{6}) \[(\d+) (\S+)\] (".*")$`)
-	})
-	namesNone = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\+?\d+\.\d{6} (\(db \d+\) )?"`) })
-	begun     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:[^"]*[\s|])?\+?\d+\.\d{6} \[\d+ \S+\] "`) })
-)
+var forms = sync.OnceValue(func() (f struct{ line, unnamed, begun *regexp.Regexp }) {
+	f.line = regexp.MustCompile(`^(?:[^"]*[\s|])??\+?(\d+)\.(\d{6}) \[(\d+) (\S+)\] (".*")$`)
+	f.unnamed = regexp.MustCompile(`^\+?\d+\.\d{6} (\(db \d+\) )?"`)
+	f.begun = regexp.MustCompile(`^(?:[^"]*[\s|])?\+?\d+\.\d{6} \[\d+ \S+\] "`)
+	return f
+})
 
 // A Skipped is the lines of a log that are none of MONITOR's, or are cut off: nothing is known of what they say.
 type Skipped struct {
@@ -52,13 +51,13 @@ func parse(text string) ([]line, Skipped, error) {
 			all, skipped.Last = append(all, l), false
 			continue
 		}
-		if namesNone().MatchString(s) && unnamed == nil {
+		if forms().unnamed.MatchString(s) && unnamed == nil {
 			unnamed = fmt.Errorf("line %d names no client: MONITOR does so since Redis 2.6, and without it nobody can tell who holds the lock", n)
 		}
 		if skipped.Lines++; skipped.Lines == 1 {
 			skipped.First, why = fmt.Sprintf("line %d: %.60q", n, s), fmt.Errorf("line %d %w", n, err)
 		}
-		skipped.Last = begun().MatchString(s)
+		skipped.Last = forms().begun.MatchString(s)
 	}
 	if all == nil {
 		return nil, skipped, cmp.Or(unnamed, why, errors.New("no line of MONITOR's"))
@@ -68,7 +67,7 @@ func parse(text string) ([]line, Skipped, error) {
 
 // readLine reads one line.
 func readLine(s string) (line, error) {
-	m := lineForm().FindStringSubmatch(s)
+	m := forms().line.FindStringSubmatch(s)
 	if m == nil {
 		return line{}, fmt.Errorf("is none of MONITOR's: %.60q", s)
 	}

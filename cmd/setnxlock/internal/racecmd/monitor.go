@@ -71,8 +71,8 @@ func (a *app) monitorCommand() *cobra.Command {
 		},
 	}
 	p.flags(cmd)
-	cmd.Flags().StringVar(&o.Key, "key", "", "look at the lock `NAME`; default: the key that is most often asked for as a lock is")
-	cmd.Flags().StringVar(&o.Server, "server", "", "run the commands on `VERSION`; default: the newest Redis there is")
+	cmd.Flags().StringVar(&o.Key, "key", "", "look at key `NAME`; default: the likeliest lock")
+	cmd.Flags().StringVar(&o.Server, "server", "", "run the commands on `VERSION`; default 8.6")
 	exit.Complete(cmd, "key", nil)
 	exit.Complete(cmd, "server", append(oldredis.Versions(), oldredis.Today()...))
 	return cmd

@@ -23,15 +23,17 @@ type ProtocolLine struct {
 	Replies []string `json:"replies"`
 }
 
-// What is one client's own in a message, found out when it is first asked for: the command has no use for it.
-var (
-	token = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`«[^»]*»`) })
-	stamp = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`t=-?[0-9][0-9.hmsµn]*`) })
-)
+// own is one client's own in a message. It is made when it is first asked for: the command has no use for it.
+var own = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`«[^»]*»|t=-?[0-9][0-9.hmsµn]*`) })
 
 // line is a message or a reply as every client could have it.
 func line(cmd string) string {
-	return stamp().ReplaceAllString(token().ReplaceAllString(cmd, "TOKEN"), "TIME")
+	return own().ReplaceAllStringFunc(cmd, func(own string) string {
+		if own[0] == 't' {
+			return "TIME"
+		}
+		return "TOKEN"
+	})
 }
 
 // protocols has each lock of the schedule's take its lock alone, refused, and over from one that stopped at

@@ -234,7 +234,7 @@ function cardsFor(t) {
   $('steps').replaceChildren(...names.map((name, i) => card(name, i < t.clients.length ? 'var(--c' + i + ')' : 'var(--soft)')))
   t.clients.forEach((c, i) => {
     const main = $('steps').children[i].firstChild
-    main.onclick = e => { if (!e.detail || !('dragged' in main.dataset)) choose('C' + (i + 1)) } // e.detail: by a pointer
+    main.onclick = e => { if (!e.detail || !('done' in main.dataset)) choose('C' + (i + 1)) } // e.detail: by a pointer
     drag(main, 'C' + (i + 1))
   })
   const server = $('steps').querySelector('[data-card=server]'), time = $('steps').querySelector('[data-card=time]')
@@ -245,7 +245,7 @@ function cardsFor(t) {
 // drag makes of a message that is drawn aside a lost one, of one that is drawn down a late one.
 function drag(button, who) {
   let from = null, way = ''
-  button.onpointerdown = e => { if (e.button === 0) { from = e; delete button.dataset.dragged; button.setPointerCapture(e.pointerId) } }
+  button.onpointerdown = e => { if (e.button === 0) { from = e; delete button.dataset.done; button.setPointerCapture(e.pointerId) } }
   button.onpointermove = e => {
     if (!from) return
     const x = e.clientX - from.clientX, y = e.clientY - from.clientY
@@ -255,12 +255,14 @@ function drag(button, who) {
     else delete button.dataset.way
   }
   const end = () => { from = null; way = ''; button.style.transform = ''; delete button.dataset.way }
-  button.onpointerup = () => {
-    const how = dragged[way]
+  // A tap soon after a drag may have no click (the browser takes it for the end of a fling): what counts is the pointer.
+  button.onpointerup = e => {
+    if (!from) return
+    const how = dragged[way], still = Math.abs(e.clientX - from.clientX) < 36 && Math.abs(e.clientY - from.clientY) < 36
     end()
-    if (!how) return
-    button.dataset.dragged = '' // so the click of this pointer is none
-    choose(how === '-' ? who + '-' : who + '.' + how)
+    button.dataset.done = '' // so the click of this pointer is none
+    if (how) choose(how === '-' ? who + '-' : who + '.' + how)
+    else if (still) choose(who)
   }
   button.onpointercancel = end
 }

@@ -249,6 +249,7 @@ func TestLongWorkbench(t *testing.T) {
 		})
 	}
 	t.Run("cards", func(t *testing.T) { cards(t, open(t, browser, address, 1280, "light")) })
+	t.Run("touch", func(t *testing.T) { touched(t, open(t, browser, address, 390, "dark")) })
 	t.Run("protocol", func(t *testing.T) {
 		p := open(t, browser, address+"#getset%3Aclassic%202.4%202x3%20%3A%20C1%20C1%20%2B11s%20C2%20C2", 390, "light")
 		p.offered()
@@ -384,6 +385,46 @@ func cards(t *testing.T, p tab) {
 	}
 	eval[bool](p, `(() => { $("second").value = "tx:guarded"; return $("second").dispatchEvent(new Event("change")) })()`)
 	p.says("#grey", "tx:guarded breaks nothing. They part at step 1: C1 ")
+}
+
+// By touch alone, on a phone: a message is drawn down and is late; the lock of the SETNX page is broken by taps, and level 1.
+func touched(t *testing.T, p tab) {
+	p.do(call(emulation.SetTouchEmulationEnabled, emulation.SetTouchEmulationEnabledParams{Enabled: true}))
+	touch := func(selector string, down float64) {
+		t.Helper()
+		at := eval[[2]float64](p, fmt.Sprintf(`(() => { const r = document.querySelector(%q).getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2] })()`, selector))
+		for n, kind := range []input.DispatchTouchEventType{"touchStart", "touchMove", "touchMove", "touchEnd"} {
+			points := []*input.TouchPoint{{X: at[0], Y: at[1] + down*float64(n)/2}}
+			if kind == "touchEnd" {
+				points = []*input.TouchPoint{}
+			} else if kind == "touchMove" && down == 0 {
+				continue
+			}
+			p.do(call(input.DispatchTouchEvent, input.DispatchTouchEventParams{Type: kind, TouchPoints: points}))
+		}
+		p.until("queued === 0")
+	}
+	card := func(name string) string { return fmt.Sprintf("[data-card=%s] .msg", name) }
+	const published = "getset:classic 2.4 2x3 check=exclusion"
+	p.offered()
+	touch(card("C1"), 80)
+	p.until(fmt.Sprintf("state.trace.schedule === %q", published+" : C1.delay"))
+	eval[bool](p, fmt.Sprintf("go(%q)", published+" :"))
+	for n, name := range strings.Fields("C1 C1 time time C2 C2 C2 C1 C1") {
+		touch(card(name), 0)
+		p.says("#count", fmt.Sprint("step ", n+1))
+	}
+	p.says("#violation", "Broken: exclusion at step 9: C1 and C2 both hold the lock.")
+	if y := eval[int](p, "scrollY"); y != 0 {
+		t.Errorf("it has scrolled to %d", y)
+	}
+	eval[bool](p, "begin(LEVELS[0]).then(() => true)")
+	touch(card("C1"), 0)
+	p.offered()
+	touch("[data-card=C1] .more", 0)
+	p.until(`document.querySelector("#menu button[data-fate='C1.crash']")?.checkVisibility()`)
+	touch(`#menu button[data-fate="C1.crash"]`, 0)
+	p.says("#violation", "Broken: progress")
 }
 
 // sizeOf is how many bytes the files of a folder have.

@@ -266,7 +266,7 @@ func TestLongWorkbench(t *testing.T) {
 		p := open(t, browser, address, 1280, "light")
 		p.offered()
 		p.key("f")
-		p.says("#progress", "getset:classic on Redis 2.4 breaks exclusion in 9 steps at the least")
+		p.says("#progress", "getset:classic on Redis 2.4 breaks exclusion in 9 steps at the least. Looked for exclusion, in every order")
 		p.says("#violation", "Broken: exclusion at step 9")
 		p.key("w")
 		p.says("#compare h2", "getset:guarded, ")
@@ -293,7 +293,7 @@ func TestLongWorkbench(t *testing.T) {
 		p.click("#form button")
 		p.says("#setting", "a lock of your own")
 		p.key("f")
-		p.says("#violation", "Broken: exclusion")
+		p.says("#violation", "Broken: progress at step 2")
 	})
 	t.Run("MONITOR", func(t *testing.T) {
 		p := open(t, browser, address, 1280, "light")

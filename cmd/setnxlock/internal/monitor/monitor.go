@@ -67,7 +67,7 @@ const most = 300
 
 // Read reads a log.
 func Read(text string, o Options) (Log, error) {
-	lines, skipped, err := parse(text)
+	lines, skipped, err := parse(strings.TrimPrefix(text, "\ufeff")) // as an editor saves it
 	if err != nil {
 		return Log{}, fmt.Errorf("monitor: %w", err)
 	}

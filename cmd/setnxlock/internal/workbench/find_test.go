@@ -5,7 +5,11 @@ import (
 	"testing"
 
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
+
+// headOf is what stands before the words of a schedule.
+func headOf(schedule string) string { head, _, _ := strings.Cut(schedule, " :"); return head }
 
 // "Find it" finds what each level breaks.
 func TestFind(t *testing.T) {
@@ -17,6 +21,10 @@ func TestFind(t *testing.T) {
 		if refused != "" || f.Violated != s.Expect.Violated {
 			t.Errorf("%s: %s %q, want %s in %d steps: %s", s.Name, refused, f.Violated, s.Expect.Violated, s.Expect.Step, f.Says)
 			continue
+		}
+		home := must.Get(s.Trace())(t)
+		if a, b := headOf(f.Schedule), headOf(home.Schedule); a != b {
+			t.Errorf("%s: it leads to %s, and the level is %s", s.Name, a, b)
 		}
 		if state, refused := asked[State](t, Question{Do: "at", Schedule: f.Schedule}); refused != "" || state.Trace.Verdict.Violated != f.Violated {
 			t.Errorf("%s: %s does not replay: %s %+v", s.Name, f.Schedule, refused, state.Trace.Verdict)

@@ -183,13 +183,13 @@ func (q Question) position() (Position, error) {
 }
 
 // explore searches from the beginning: the words of the schedule count for nothing.
-func (q Question) explore(ctx context.Context, progress func(Progress)) (race.Report, error) {
+func (q Question) explore(ctx context.Context, progress func(Progress)) (Found, error) {
 	c, _, err := race.ParseSchedule(q.Schedule)
 	if err != nil {
-		return race.Report{}, err
+		return Found{}, err
 	}
 	if c.Locks, err = catalogue.With(Locks(), c.Algorithm); err != nil {
-		return race.Report{}, err
+		return Found{}, err
 	}
 	c.Faults, c.Ticks, c.MaxStates, c.MaxMemory = q.Faults, q.Ticks, q.States, 1<<30
 	if q.Check != "" {
@@ -198,8 +198,7 @@ func (q Question) explore(ctx context.Context, progress func(Progress)) (race.Re
 	if progress != nil {
 		c.Progress = func(s race.Stats) { progress(Progress{s.States, s.Depth, s.Elapsed.Seconds()}) }
 	}
-	r, err := race.Explore(ctx, c)
-	return r.Report(), err
+	return found(race.Explore(ctx, c))
 }
 
 // reason is what went wrong, without the names of packages.

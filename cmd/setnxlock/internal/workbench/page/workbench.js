@@ -472,6 +472,8 @@ function believes(b) {
   return b.state
 }
 
+let looked = '' // the head for which the reader, or the schedule, has said what is looked for
+
 // sentence says a step to one who does not see the picture.
 function sentence(e) {
   let text = 'Step ' + e.n + ', at ' + seconds(e.at_ms) + ': ' + (e.who === 'time' ? '' : e.who + ' ') + (e.cmd || e.note)
@@ -483,7 +485,7 @@ function sentence(e) {
 function draw() {
   const t = state.trace, e = last(), server = e ? e.server : t.start
   const check = / check=(\w+)(?= |$)/.exec(head())
-  if (check && [...$('check').options].some(o => o.value === check[1])) $('check').value = check[1]
+  if (looked !== (looked = head())) $('check').value = check && [...$('check').options].some(o => o.value === check[1]) ? check[1] : ''
   $('hinttext').textContent = ''
   if (!t.schedule.startsWith(compared)) $('compare').hidden = true
   $('setting').replaceChildren(t.algorithm.replace(/form\/[^+]*/g, 'a lock of your own') + ' · ' + (/^\d/.test(t.server) ? 'Redis ' : '') + t.server, element('span', ' · key ' + t.key + ' · lease ' + seconds(t.ttl_ms)))
@@ -794,7 +796,7 @@ async function readLog(text, key = '') {
     box.append(label)
   }
   const broken = t.events.filter(e => e.violation)
-  const says = element('p', broken.length ? '' : 'As far as the log tells, no two clients held it at once, and nobody removed another’s lock.', {id: 'logsays'})
+  const says = element('p', broken.length ? '' : log.unjudged ? upper(log.unjudged) + '.' : 'As far as the log tells, no two clients held it at once, and nobody removed another’s lock.', {id: 'logsays'})
   for (const e of broken) says.append(element('b', 'Broken: ' + e.violation.invariant + ' at step ' + e.n + ': ' + e.violation.text + '. '))
   const who = element('ul')
   for (const f of log.follows) {
@@ -859,15 +861,16 @@ function stop() {
 async function explore(leads) {
   const schedule = join(head().replace(/ check=\S+/, ''), []), mine = turn // a reader who goes on is not led away
   let r
-  try { r = await search({do: 'explore', schedule, faults: faults(), ticks: Number($('ticks').value), states: 5_000_000, check: $('check').value}) } catch (err) {
+  const asked = level ? {do: 'find', race: level.name} : {do: 'explore', schedule, faults: faults(), ticks: Number($('ticks').value), states: 5_000_000, check: $('check').value}
+  try { r = await search(asked) } catch (err) {
     $('progress').textContent = err.message
     return
   }
   const counts = r.states.toLocaleString('en') + ' states, ' + r.seconds.toFixed(1) + ' s. '
   const who = headOf(schedule).split(' ').slice(0, 2).join(' on Redis ')
-  if (r.verdict === 'holds') { $('progress').textContent = counts + 'Nothing breaks within these bounds: ' + who + ', ' + r.bounds + '. Beyond them this says nothing.'; return }
-  if (r.verdict === 'bound') { $('progress').textContent = counts + 'Nothing broke before there was no room for more ' + r.bound + ': this proves nothing.'; return }
-  $('progress').textContent = counts + 'No: ' + who + ' breaks ' + r.violated + ' in ' + r.steps + ' steps at the least, within ' + r.bounds + '.'
+  if (r.verdict === 'holds') { $('progress').textContent = counts + 'Nothing breaks within these bounds: ' + who + '. ' + r.says; return }
+  if (r.verdict === 'bound') { $('progress').textContent = counts + 'Nothing broke before there was no room for more ' + r.bound + ': this proves nothing. ' + r.says; return }
+  $('progress').textContent = counts + 'No: ' + who + ' breaks ' + r.violated + ' in ' + r.steps + ' steps at the least. ' + r.says
   if (leads && mine === turn) await go(r.schedule)
   else {
     const b = element('button', 'show them')

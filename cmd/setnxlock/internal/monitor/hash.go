@@ -2,10 +2,8 @@ package monitor
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -14,11 +12,6 @@ import (
 
 // mode is the field of a hash that names no holder: Redisson's locks for readers and writers say there what they are.
 const mode = "mode"
-
-// holderName is what Redisson calls a holder: a client's UUID and a thread, and for a writer a word.
-var holderName = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:[0-9]+(:write)?$`)
-})
 
 // field is the holder that a command, or its script, names by the field of a hash that is its; "": none.
 func (r *run) field(l line, script []line) string {
@@ -30,7 +23,7 @@ func (r *run) field(l line, script []line) string {
 		}
 	}
 	if scripted(strings.ToUpper(l.args[0])) && slices.Contains(l.args, r.key) {
-		if i := slices.IndexFunc(l.args, holderName().MatchString); i >= 0 {
+		if i := slices.IndexFunc(l.args, forms().holder.MatchString); i >= 0 {
 			return l.args[i]
 		}
 	}

@@ -20,10 +20,12 @@ type line struct {
 }
 
 // What stands before a line of MONITOR's (a container's time stamp, the name of its service) has no quotes: else it is an argument.
-var forms = sync.OnceValue(func() (f struct{ line, unnamed, begun *regexp.Regexp }) {
+var forms = sync.OnceValue(func() (f struct{ line, unnamed, begun, holder *regexp.Regexp }) {
 	f.line = regexp.MustCompile(`^(?:[^"]*[\s|])??\+?(\d+)\.(\d{6}) \[(\d+) (\S+)\] (".*")$`)
 	f.unnamed = regexp.MustCompile(`^\+?\d+\.\d{6} (\(db \d+\) )?"`)
 	f.begun = regexp.MustCompile(`^(?:[^"]*[\s|])?\+?\d+\.\d{6} \[\d+ \S+\] "`)
+	// What Redisson calls a holder: a client's UUID and a thread, and for a writer a word.
+	f.holder = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:[0-9]+(:write)?$`)
 	return f
 })
 

@@ -1,7 +1,6 @@
 package monitor
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -215,8 +214,3 @@ func same(is, log race.Event) bool {
 
 // command is a command's name.
 func command(cmd string) string { name, _, _ := strings.Cut(cmd, " "); return name }
-
-// says is the way in a sentence.
-func (w *Way) says() string {
-	return fmt.Sprintf("The explorer comes to the state after step %d by: %s", w.Step, w.Schedule)
-}

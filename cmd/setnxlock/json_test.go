@@ -80,7 +80,7 @@ func TestJSONPage(t *testing.T) {
 			t.Errorf("%q: %s\n%.300s", c.args, strings.Join(wrong, "; "), out)
 		}
 	}
-	named := map[string]bool{"race show --json": true, "race replay --json": true} // traces, which have a page
+	named := map[string]bool{"race show --json": true, "race replay --json": true, "race monitor --json": true} // traces, which have a page
 	for name := range sections {
 		named[name] = true
 	}

@@ -14,7 +14,13 @@ import (
 const looks = 4
 
 // errAgain says that a look is worth repeating.
-var errAgain = fmt.Errorf("%w: the limit changes all the time", protocol.ErrAborted)
+var errAgain error = again{}
+
+type again struct{}
+
+func (again) Error() string { return protocol.ErrAborted.Error() + ": the limit changes all the time" }
+
+func (again) Unwrap() error { return protocol.ErrAborted }
 
 // Acquire makes one attempt to hold a slot of key until now+ttl.
 func (k Lock) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {

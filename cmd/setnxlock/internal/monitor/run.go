@@ -311,8 +311,12 @@ func (r *run) onKey() race.Server {
 	s := race.Server{TTL: -1}
 	value := r.raw()
 	if value == "" {
-		r.writer = nil
-		return s
+		kind, err := redis.String(r.ask("TYPE"))
+		if err != nil || kind == "none" || kind == "string" {
+			r.writer = nil
+			return s
+		}
+		value = "a " + kind
 	}
 	s.Value, s.Raw = r.readable(value), value
 	if fields := r.fields(); fields != nil {
@@ -332,19 +336,15 @@ func (r *run) ask(name string) (any, error) {
 	return r.send(line{db: max(r.db, 0), args: []string{name, r.key}})
 }
 
-// raw is the value on the key, of a hash its fields; "": there is none.
+// raw is the value on the key, of a hash its fields; "": there is none. A list is none: ListCAS puts it there in between.
 func (r *run) raw() string {
 	if value, err := redis.String(r.ask("GET")); err == nil {
 		return value
 	}
-	switch kind, err := redis.String(r.ask("TYPE")); {
-	case err != nil || kind == "none" || kind == "string":
-		return ""
-	case kind == "hash":
+	if kind, err := redis.String(r.ask("TYPE")); err == nil && kind == "hash" {
 		return "a hash " + strings.Join(r.fields(), " ")
-	default:
-		return "a " + kind
 	}
+	return ""
 }
 
 func changed(a, b race.Server) (list []string) {

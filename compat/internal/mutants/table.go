@@ -18,7 +18,7 @@ var (
 	watching = tested("compat", "Pinned|AbortedAndAmbiguous|RepairOf|RenewedTogether|LossAmongMany|ComeBackClean|"+
 		"TTLRepair|CrashWhileHolding")
 	lists    = tested("compat", "ListCAS")
-	scripted = tested("compat", "Script")
+	scripted = tested("compat/setlock", "Script")
 	ifeq     = tested("compat", "IfEq")
 	looking  = tested("compat", "LoserOverwrites|StaleGetset|ClassicDoesNot|LossAmongMany|RenewedTogether")
 	waiting  = tested("compat", "Waiter|FirstCome|ManyWaiters|GivingUp|Handoffs|ATurnIs|Patient|ListenAsOne|Turns|Signals")

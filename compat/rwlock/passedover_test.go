@@ -29,9 +29,11 @@ func TestLongWritersAreNotPassedOver(t *testing.T) {
 		worst := [2][3]int{}
 		var wg sync.WaitGroup
 		until := time.Now().Add(30 * time.Second)
+		var all []*compat.Locker
 		for range 12 {
 			source := compat.Source{Prompt: true, Get: func(context.Context, string) (redis.Conn, error) { return s.Dial(), nil }}
 			read, write := compat.NewOn(source, rwlock.Read{}, compat.Options{NoRenew: true}), compat.NewOn(source, rwlock.Write{}, compat.Options{NoRenew: true})
+			all = append(all, read, write)
 			for range 2 {
 				wg.Go(func() {
 					for time.Now().Before(until) {
@@ -69,6 +71,9 @@ func TestLongWritersAreNotPassedOver(t *testing.T) {
 			}
 		}
 		wg.Wait()
+		for _, k := range all {
+			k.Close(t.Context()) //nolint:errcheck // it ends the moment that a release may leave to others
+		}
 		t.Logf("figure: %d writers' turns and %d readers'; passed over by as many writers, and readers, for so many ms: a writer %v, of 300 writers at most, a reader %v, of 10 at most; 800 writers' turns at least",
 			writes, reads, worst[0], worst[1])
 		if n := worst[0][0]; n > 300 || writes < 800 {

@@ -203,10 +203,14 @@ func (qs *Queues[P]) Wakeable(q *Queue[P], ttl time.Duration) (e *Entry[P], news
 	}
 	c := qs.contended(q)
 	if q.here == nil {
-		if qs.listens(q) {
-			return nil, c.news, qs.Longest * time.Duration(max(c.listener.among/16, 1)), nil
+		longest := qs.Longest
+		if qs.Apart {
+			longest = min(longest, inTurn*qs.Pause)
 		}
-		return nil, c.news, c.looks.next(qs.Now, c.usually, qs.Pause, qs.Longest), nil
+		if qs.listens(q) {
+			return nil, c.news, longest * time.Duration(max(c.listener.among/16, 1)), nil
+		}
+		return nil, c.news, c.looks.next(qs.Now, c.usually, qs.Pause, longest), nil
 	}
 	e = qs.newEntry(q, ttl)
 	if e.next = q.first; e.next != nil {
@@ -217,6 +221,10 @@ func (qs *Queues[P]) Wakeable(q *Queue[P], ttl time.Duration) (e *Entry[P], news
 	q.first, q.headed = e, false
 	return e, nil, 0, nil
 }
+
+// inTurn is how many shortest pauses lie between two looks, at most, where the lock itself says whose turn it is: who was
+// woken need not be whose turn has come, and nobody else wakes that client.
+const inTurn = 4
 
 // wakeHead wakes the head: to try, or to look. The queues' mutex is held.
 func (q *Queue[P]) wakeHead(try bool) {

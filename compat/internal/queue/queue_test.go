@@ -561,3 +561,26 @@ func anyOrder(t *testing.T, r *rand.Rand, seed uint64) {
 	}
 	synctest.Wait()
 }
+
+// Where the lock says whose turn it is, a pause between two looks stays short: nobody else wakes the client whose turn has come.
+func TestPausesOfTurnsStayShort(t *testing.T) {
+	for apart, most := range map[bool]time.Duration{true: inTurn * 10 * time.Millisecond, false: 500 * time.Millisecond} {
+		qs := Queues[lock]{Now: time.Now, Apart: apart, Pause: 10 * time.Millisecond, Longest: 500 * time.Millisecond}
+		q, _, _, err := qs.Join("k", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		longest := time.Duration(0)
+		for range 20 {
+			_, _, pause, err := qs.Wakeable(q, time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			longest = max(longest, pause)
+		}
+		if longest != most {
+			t.Errorf("apart %v: the longest pause is %v, want %v", apart, longest, most)
+		}
+		qs.Leave(q)
+	}
+}

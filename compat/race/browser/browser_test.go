@@ -204,6 +204,9 @@ func (p tab) offered() {
 // of MONITOR are taken.
 func TestLongWorkbench(t *testing.T) {
 	realredis.Long(t)
+	if engine, err := os.Stat(filepath.Join(site(t), "workbench-engine.js")); err != nil || engine.Size() > 5_500_000 {
+		t.Errorf("the engine has %d bytes, want 5,500,000 at most: %v", engine.Size(), err)
+	}
 	if size := sizeOf(t, site(t)); size > 10_000_000 {
 		t.Errorf("the site has %d bytes, want 10,000,000 at most", size)
 	}

@@ -144,12 +144,12 @@ func TestLongFleets(t *testing.T) {
 		{crowd{24, 24, 1, 20 * time.Millisecond}, 0.95, 0.8, 10, 30},
 		{crowd{100, 100, 1, 20 * time.Millisecond}, 0.95, 0.5, 10, 35},
 		{crowd{2, 2, 1, time.Millisecond}, 0.7, 0.8, 20, 25},
-		{crowd{12, 0, 2, 20 * time.Millisecond}, 0.6, 0, 20, 25},
-		{crowd{24, 0, 1, 20 * time.Millisecond}, 0.6, 0.1, 20, 40},
-		{crowd{100, 0, 1, 20 * time.Millisecond}, 0.6, 0, 20, 80},
-		{crowd{12, 6, 2, 20 * time.Millisecond}, 0.6, 0, 40, 30},
+		{crowd{12, 0, 2, 20 * time.Millisecond}, 0.6, 0, 10, 25},
+		{crowd{24, 0, 1, 20 * time.Millisecond}, 0.6, 0.1, 10, 40},
+		{crowd{100, 0, 1, 20 * time.Millisecond}, 0.6, 0.2, 10, 80},
+		{crowd{12, 6, 2, 20 * time.Millisecond}, 0.6, 0.05, 20, 30},
 		{crowd{8, 0, 8, time.Millisecond}, 0.5, 0.1, 50, 3},
-		{crowd{24, 0, 1, time.Millisecond}, 0.4, 0.05, none, 20},
+		{crowd{24, 0, 1, time.Millisecond}, 0.4, 0.1, none, 20},
 	} {
 		s := c.crowd.share(t, 1)
 		t.Logf("%v; bounds: %.0f %%, %.2f of the most served, %.0f commands, %.0f fair shares", s, 100*c.used, c.least, c.commands, c.beyond)

@@ -49,7 +49,7 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 		return nil, ErrClosed
 	}
 	defer k.crew.Leave()
-	q, entry, yield, err := k.queues.Join(key, ttl)
+	q, entry, first, err := k.queues.Join(key, ttl)
 	if err != nil {
 		return nil, err
 	}
@@ -57,11 +57,11 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 	defer end()
 	w := wait{k: k, key: key, ttl: ttl, bound: bound, start: start, queue: q, entry: entry}
 	w.name(op)
-	return w.run(ctx, yield)
+	return w.run(ctx, first)
 }
 
 // run goes from turn to turn: to the head of the queue, an attempt, and a pause until the next is worth making.
-func (w *wait) run(ctx context.Context, yield time.Duration) (l *held, err error) {
+func (w *wait) run(ctx context.Context, g queue.Grant[loose]) (l *held, err error) {
 	acquired := false
 	defer func() {
 		if w.entry == nil {
@@ -71,10 +71,7 @@ func (w *wait) run(ctx context.Context, yield time.Duration) (l *held, err error
 			w.leave(err)
 		}
 	}()
-	if yield > 0 {
-		err = w.yieldTo(ctx, queue.Grant[loose]{Yield: yield})
-	}
-	for err == nil {
+	for err = w.yieldTo(ctx, g); err == nil; {
 		if w.entry != nil {
 			if l, err = w.await(ctx); l != nil || err != nil {
 				return l, err
@@ -218,14 +215,13 @@ func (w *wait) after(ctx context.Context, g Grant, err error) error {
 
 // yieldTo lets others go first, if it is their turn: a client that was woken has the key soon, and any other for a moment.
 func (w *wait) yieldTo(ctx context.Context, g queue.Grant[loose]) (err error) {
-	switch {
-	case g.Woken:
-		w.yield = 2 * w.k.o.least()
-		return w.untilFree(ctx, time.Time{})
-	case g.Yield > 0:
-		w.yield = g.Yield
-		_, err = w.sleep(ctx, time.Time{})
+	if w.yield = g.Yield; w.yield == 0 {
+		return nil
 	}
+	if g.Woken {
+		return w.untilFree(ctx, time.Time{})
+	}
+	_, err = w.sleep(ctx, time.Time{})
 	return err
 }
 

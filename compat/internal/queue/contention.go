@@ -17,7 +17,8 @@ type contention struct {
 	listener *listener
 	woken    bool      // a wake-up came, and nobody here has made use of it yet
 	vain     bool      // the last that came was of no use: another client was faster
-	free     time.Time // until when it is left to them
+	free     time.Time // until when the key is left to others
+	called   bool      // they have been woken
 	front    string    // which of those who wait was to be woken next when the key was last seen to change hands
 	silent   bool      // it changes hands without that anybody is woken
 
@@ -50,7 +51,7 @@ func (qs *Queues[P]) forget(q *Queue[P]) {
 	switch c := q.contention; {
 	case c == nil:
 		qs.spare = q
-	case c.unused < 2*missed:
+	case c.unused < 2*missed, qs.Now().Before(c.free):
 		for key := range qs.known { // any of them
 			if len(qs.known) < kept {
 				break
@@ -79,7 +80,7 @@ func (qs *Queues[P]) Elsewhere(ctx context.Context, q *Queue[P], changed bool) {
 		c.used()
 	}
 	if c.woken = false; changed {
-		c.change(qs.Now())
+		c.change(qs.Now(), qs.Pause)
 	}
 	asks := changed && !deaf && c.listener != nil && c.listener.registered
 	qs.mu.Unlock()

@@ -17,7 +17,7 @@ type Entry[P any] struct {
 type Grant[P any] struct {
 	Passed *P            // the lock itself
 	Yield  time.Duration // others are to have a chance first: pause for so long
-	Woken  bool          // a client elsewhere was woken, and has the first go
+	Woken  bool          // with Yield: to a client elsewhere that was woken
 	Failed error         // not a grant, but why there will be none
 }
 

@@ -60,30 +60,29 @@ type Holder[P any] struct {
 	since time.Time
 }
 
-// Join returns key's queue, and an entry in it unless the caller, who wants the lock for ttl, is its
-// head at once: then others may have the first go for so long.
-func (qs *Queues[P]) Join(key string, ttl time.Duration) (*Queue[P], *Entry[P], time.Duration, error) {
+// Join returns key's queue, and an entry in it. A caller that is the head at once gets no entry but its grant.
+func (qs *Queues[P]) Join(key string, ttl time.Duration) (q *Queue[P], e *Entry[P], g Grant[P], err error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if qs.closed.Load() {
-		return nil, nil, 0, ErrClosed
+		return nil, nil, g, ErrClosed
 	}
-	q := qs.queue(key)
+	q = qs.queue(key)
 	if !q.headed && q.here == nil && q.first == nil {
 		q.headed = true
-		if q.contention != nil && !q.contention.free.IsZero() {
-			return q, nil, q.contention.free.Sub(qs.Now()), nil
+		if c := q.contention; c != nil && !c.free.IsZero() {
+			g = Grant[P]{Yield: max(c.free.Sub(qs.Now()), 0), Woken: c.called}
 		}
-		return q, nil, 0, nil
+		return q, nil, g, nil
 	}
-	e := qs.newEntry(q, ttl)
+	e = qs.newEntry(q, ttl)
 	if e.prev = q.last; e.prev != nil {
 		e.prev.next = e
 	} else {
 		q.first = e
 	}
 	q.last = e
-	return q, e, 0, nil
+	return q, e, g, nil
 }
 
 // queue is key's, a new one if there is none. qs.mu is held.
@@ -331,7 +330,7 @@ func (qs *Queues[P]) released(h *Holder[P], ttl time.Duration, now time.Time) (q
 	}
 	if !qs.asks(q, now.Sub(h.since)) {
 		if moment > 0 {
-			c.free = now.Add(moment)
+			c.free, c.called = now.Add(moment), false
 		}
 		qs.left(h, Grant[P]{Yield: moment})
 		return nil, 0, false
@@ -340,13 +339,20 @@ func (qs *Queues[P]) released(h *Holder[P], ttl time.Duration, now time.Time) (q
 	return q, moment, true
 }
 
-// wake wakes who waits elsewhere, after a moment, and then lets the next here go on.
+// wake wakes a client elsewhere, after a moment, and then lets the next here go on. A client that was woken goes first: one
+// here that takes the key in between costs it the way to the server, and it waits again.
 func (qs *Queues[P]) wake(ctx context.Context, q *Queue[P], moment time.Duration) {
 	woken := qs.Signals.Wake(ctx, q.key, moment)
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q.headed = false
-	qs.call(q, Grant[P]{Woken: woken})
+	var g Grant[P]
+	if woken {
+		g = Grant[P]{Yield: 2 * qs.Pause, Woken: true}
+		c := qs.contended(q) // also for a call that comes in a moment
+		c.free, c.called = qs.Now().Add(g.Yield), true
+	}
+	qs.call(q, g)
 }
 
 func (qs *Queues[P]) left(h *Holder[P], g Grant[P]) {

@@ -135,7 +135,7 @@ func TestTurns(t *testing.T) {
 }
 
 // A turn that is over wakes a client elsewhere, which has the first go; one lock after the other of a lone goroutine is a
-// turn each; the first asks, and of the others, if they are short, few.
+// turn each; the first asks, and of the others, if they are short, few, as long as nobody was there.
 func TestTurnsEndWithAWakeUp(t *testing.T) {
 	for _, waits := range []bool{false, true} {
 		bubble(t, func(t *testing.T, qs *Queues[lock], _ *[]string) {
@@ -153,10 +153,10 @@ func TestTurnsEndWithAWakeUp(t *testing.T) {
 				time.Sleep(test.had)
 				go qs.Released(context.Background(), h, time.Minute, time.Now())
 				synctest.Wait()
-				if (asked > 0) != test.asks {
+				if (asked > 0) != (test.asks || waits) {
 					t.Fatalf("had for %v, and asked who waits %d times", test.had, asked)
 				}
-				if !test.asks {
+				if asked == 0 {
 					continue
 				}
 				w := wait(t, qs, "k") // it comes before the answer does
@@ -171,6 +171,32 @@ func TestTurnsEndWithAWakeUp(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A lone goroutine that takes the key again at once lets the client go first that its release has woken.
+func TestRetakerLetsTheWokenGoFirst(t *testing.T) {
+	bubble(t, func(t *testing.T, qs *Queues[lock], _ *[]string) {
+		qs.Signals = &Signals{Wake: func(context.Context, string, time.Duration) bool { return true }}
+		q := head(t, qs, "k")
+		h := new(Holder[lock])
+		qs.Took("k", h, time.Now())
+		qs.Leave(q)
+		qs.Released(context.Background(), h, time.Minute, time.Now())
+		for _, after := range []time.Duration{0, qs.Pause} {
+			time.Sleep(after)
+			q, e, g, err := qs.Join("k", time.Minute)
+			if e != nil || err != nil || !g.Woken || g.Yield != 2*qs.Pause-after {
+				t.Fatalf("%v after the wake-up: %+v, %v", after, g, err)
+			}
+			qs.Leave(q)
+		}
+		time.Sleep(qs.Pause)
+		q, _, g, err := qs.Join("k", time.Minute)
+		if err != nil || g.Yield != 0 {
+			t.Errorf("a client that does not come is waited for: %+v, %v", g, err)
+		}
+		qs.Leave(q)
+	})
 }
 
 // A lock that is passed on to one that has given up goes to the next, and from the last back.

@@ -69,29 +69,34 @@ func (t *turns) used() { t.unused /= 2 }
 
 // looks pace a process that can't be woken. However many such processes look at a key, a release is to be noticed after the
 // shortest pause, on average. So each process aims at as many looks in a wait as shortest pauses fit into one turn of a
-// holder. After a wait with more looks the pauses grow, after a wait with fewer they shrink.
+// holder. After a wait with more looks it looks more seldom by a factor, after a wait with fewer more often by a constant:
+// so processes whose pauses differ come to the same ones (Chiu and Jain, 1989); with factors both ways they would stay apart.
 type looks struct {
 	usual   time.Duration // the pause between two
 	learned bool          // from a wait before
 	n       int           // in this wait
 	stands  time.Duration // how long a holder has the key, on average; 0: not known
 	changed time.Time     // when the key last changed hands; zero: not seen yet
+	at      int           // the look that saw it
 }
 
 // change notes that the key has changed hands.
-func (l *looks) change(now time.Time) {
+func (l *looks) change(now time.Time, least time.Duration) {
 	if l.changed.IsZero() {
 		if l.n = 0; !l.learned {
 			l.usual = 0
 		}
 	} else {
 		stood := now.Sub(l.changed)
+		if l.n-l.at == 1 { // each look sees another holder: the turns are shorter than the pauses, by how much can't be seen
+			stood = least
+		}
 		if l.stands == 0 {
 			l.stands = stood
 		}
 		l.stands += (stood - l.stands) / 4
 	}
-	l.changed = now
+	l.changed, l.at = now, l.n
 }
 
 // due is how many looks a wait is to take. turn is how long this process's own turns take, which is exact where the turns of
@@ -131,9 +136,10 @@ func (l *looks) anew() {
 func (l *looks) over(turn, least, most time.Duration) {
 	if due := l.due(turn, least); l.n > 0 && l.stands > 0 {
 		if l.n > due {
-			l.usual += l.usual / 8 * time.Duration(min(l.n-due, 8*due)) / time.Duration(due)
+			l.usual += l.usual / 8 * time.Duration(min(l.n-due, due)) / time.Duration(due)
 		} else {
-			l.usual -= l.usual / 8 * time.Duration(due-l.n+1) / time.Duration(due)
+			more := float64(due-l.n+1) / float64(due) / float64(3*most)
+			l.usual = time.Duration(1 / (1/float64(l.usual) + more))
 		}
 		l.usual, l.learned = min(max(l.usual, least), most), true
 	}

@@ -50,7 +50,7 @@ func TestLooks(t *testing.T) {
 				now, p.seen = free, holder
 			} else if p.seen != holder {
 				p.seen = holder
-				p.change(now)
+				p.change(now, least)
 			}
 			d := p.next(func() time.Time { return now }, section, least, most)
 			p.at = now.Add(d - time.Duration(draw.Float64()*float64(d)/2))

@@ -77,7 +77,6 @@ func (l *held) pass(ttl time.Duration, now time.Time) *loose {
 	if passes {
 		l.k.scheduler.Remove(&l.item)
 		l.endContext()
-		l.watch.Stop()
 	}
 	l.mu.Unlock()
 	if !passes {

@@ -5,10 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/setnxlock/setnxlock/compat/internal/lease"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
@@ -40,9 +39,8 @@ type held struct {
 	why   error         // what the last step ended with
 	freed chan struct{} // closed when it has ended; nil: nobody waits for that
 
-	watch    runtime.Cleanup // of the Lock that its user has
-	forsaken atomic.Bool     // nobody can reach that any more
-	long     bool            // it was told that it is held for long; a step that is under way has it
+	user weak.Pointer[Lock] // what its user has, if it is renewed until nobody has that; mu guards it
+	long bool               // it was told that it is held for long; a step that is under way has it
 
 	item  schedule.Item[*held]
 	place queue.Holder[loose]
@@ -119,7 +117,7 @@ func (l *held) Context() context.Context {
 }
 
 // on tells the state machine what happened, and brings in line with it what hangs on it: the
-// scheduler, the context, and what watches for a loss.
+// scheduler and the context.
 func (l *held) on(e lease.Event, le Grant) lease.Verdict {
 	l.mu.Lock()
 	was, end, renew := l.state.Cause(), l.state.End(), l.state.RenewAt()
@@ -133,7 +131,6 @@ func (l *held) on(e lease.Event, le Grant) lease.Verdict {
 	} else if now != lease.None && was == lease.None {
 		l.k.scheduler.Remove(&l.item)
 		l.endContext()
-		l.watch.Stop()
 	}
 	if e.Kind == lease.Release {
 		l.endContext() // before the key goes, and may be another's

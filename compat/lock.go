@@ -3,10 +3,8 @@ package compat
 import (
 	"context"
 	"errors"
-	"runtime"
 	"time"
-
-	"github.com/setnxlock/setnxlock/compat/internal/lease"
+	"weak"
 )
 
 // A Lock is a lease that is held, until it is released, runs out or is lost.
@@ -21,13 +19,21 @@ type Lock struct{ h *held }
 // lock is l for its user.
 func (l *held) lock() *Lock {
 	lock := &Lock{l}
-	if l.is((*lease.State).Renews) && !l.bound { // Do releases its own
-		watch := runtime.AddCleanup(lock, func(l *held) { l.forsaken.Store(true) }, l) // the next renewal sees it
+	if !l.bound { // Do releases its own
 		l.mu.Lock()
-		l.watch = watch
-		l.mu.Unlock()
+		defer l.mu.Unlock()
+		if l.state.Renews() {
+			l.user = weak.Make(lock)
+		}
 	}
 	return lock
+}
+
+// forsaken reports whether its user can't reach it any more. The next renewal asks.
+func (l *held) forsaken() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.user != weak.Pointer[Lock]{} && l.user.Value() == nil
 }
 
 var errForsaken = errors.New("nobody could reach the lock any more, and nobody had released it: it was renewed no longer")
@@ -75,6 +81,9 @@ func (k *Locker) FromContext(ctx context.Context, key string) *Lock {
 
 // within is FromContext of a key with its prefix.
 func (k *Locker) within(ctx context.Context, key string) *Lock {
+	if FromContext(ctx) == nil {
+		return nil // most calls: no key to look for is made
+	}
 	l, _ := ctx.Value(ofKey{k, key}).(*Lock)
 	return l
 }

@@ -16,7 +16,7 @@ import (
 func (k *Locker) renewAll(due []*held) {
 	locks, leases := due[:0], make([]Grant, 0, len(due))
 	for _, l := range due {
-		if l.forsaken.Load() {
+		if l.forsaken() {
 			l.saw(errForsaken)
 			l.on(lease.Event{Kind: lease.Forsake, At: k.now()}, Grant{})
 		} else if l.tryBegin() {

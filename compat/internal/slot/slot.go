@@ -90,8 +90,10 @@ func OwnerOf(key string) string {
 
 // numbers reports whether name can be that of a semaphore's slot: 1 to 1000.
 func numbers(name string) bool {
-	n, err := strconv.Atoi(name)
-	return err == nil && n >= 1 && n <= 1000 && strconv.Itoa(n) == name
+	if name == "" || len(name) > 4 || name[0] == '0' || strings.Trim(name, "0123456789") != "" {
+		return false
+	}
+	return len(name) < 4 || name == "1000"
 }
 
 // Taken returns an error for the name of a key that stands beside a lock: no other lock may have it.

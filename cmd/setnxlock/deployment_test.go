@@ -14,8 +14,8 @@ import (
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/compat/cluster"
-	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/internal/must"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
 // command runs setnxlock with a server's address, and returns what it wrote.

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/setnxlock/setnxlock/compat/locks"
-	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/internal/must"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
 // doctor says UNSAFE exactly where run refuses or warns that it is: of every lock, on every kind of

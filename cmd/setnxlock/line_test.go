@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
 // A hint's command can be pasted: it asks the same server about the same key, whatever the

@@ -29,8 +29,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
-	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
 // TestMain makes this test binary answer to three names on PATH, in scripts

@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/internal/must"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
 // A trouble is a server that can't be used, or not like this, and what is said of it.

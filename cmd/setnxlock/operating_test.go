@@ -12,8 +12,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/internal/must"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
 // Every command of docs/operating.md prints what the page says: each chapter on a new server.

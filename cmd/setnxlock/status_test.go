@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/internal/must"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
 // Each row of the table in docs/command.md, on a real server.

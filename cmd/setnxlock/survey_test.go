@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
 // surveyJSON is what survey --json prints.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
 // todays are the servers and proxies of `make today`, as docs/servers.md calls them.

@@ -7,8 +7,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/conformance"
 	"github.com/setnxlock/setnxlock/compat/multilock"
-	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
 // Tx keeps SET NX PX out of its keys, and is kept out by it.

@@ -8,7 +8,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
 // The server of the model keeps one key. A message that was delayed reaches it at any later

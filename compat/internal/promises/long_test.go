@@ -3,7 +3,7 @@ package promises_test
 import (
 	"testing"
 
-	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
 // whole has the tests strike every command with every misfortune, and more servers lie.

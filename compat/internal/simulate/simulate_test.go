@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
-	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
 var (

@@ -14,9 +14,9 @@ import (
 	"testing"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/pages"
-	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/internal/must"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
 var updateGuarantees = flag.Bool("update-guarantees", false, "write guarantees.md anew")

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/internal/must"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
 var page = filepath.Join("..", "..", "..", "..", "docs", "interop.md")

@@ -3,7 +3,7 @@ package explore
 import (
 	"testing"
 
-	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
 // The rest of what make test has a part of: other locks, other faults, wider bounds. A test that

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/race/internal/live"
 	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
 	"github.com/setnxlock/setnxlock/compat/race/internal/search"
 	"github.com/setnxlock/setnxlock/internal/must"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
 // explored explores c and fails if there was no room.

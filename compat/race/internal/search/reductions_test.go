@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
 	"github.com/setnxlock/setnxlock/internal/must"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
 // searched searches c to its end and returns the search.

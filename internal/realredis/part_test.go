@@ -12,7 +12,7 @@ import (
 // What make test leaves out is told: each TestLong… begins with Long, so that make test notes
 // it, and docs/testing.md says what it is.
 func TestWhatIsLongIsListed(t *testing.T) {
-	const root = "../../.."
+	const root = "../.."
 	page, err := os.ReadFile(root + "/docs/testing.md")
 	if err != nil {
 		t.Fatal(err)

@@ -63,7 +63,7 @@ func (g Classic) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rota
 // its lock is deleted (getset/paused-release).
 func (g Classic) Release(l protocol.Lease) protocol.Change { return release(protocol.Unguarded, l) }
 
-// Traits say that the lock checks whether a fence can be drawn.
+// Traits make the Locker check the server before it draws a fence there.
 func (g Classic) Traits() protocol.Traits { return protocol.Traits{Rotates: true, Check: g.check} }
 
 // check returns ErrUnsafeServer if the fence can't be drawn here.

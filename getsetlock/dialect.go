@@ -83,7 +83,7 @@ func (d Dialect) orFloat() Dialect {
 	return f
 }
 
-// unit is the shortest ttl that differs from none.
+// unit returns the shortest ttl that can be written.
 func (d Dialect) unit() time.Duration {
 	if d.Float {
 		return time.Millisecond
@@ -91,12 +91,12 @@ func (d Dialect) unit() time.Duration {
 	return d.Unit
 }
 
-// stamp is the grammar. A nonce stands behind three digits of the time.
+// stamp returns the grammar. A nonce stands behind three digits of the time.
 func (d Dialect) stamp() dialect.Stamp {
 	return dialect.Stamp{Unit: d.Unit, Float: d.Float, Decimals: d.Decimals, Owner: d.Owner, Binary: d.Binary}
 }
 
-// own reports whether what we write is ours alone.
+// own reports that no other client writes our values.
 func (d Dialect) own() bool { return d.Nonce && (d.Float || d.Owner != "") }
 
 // Format writes until, with Plus added and rounded up, as Parse reads it: with as many digits as a
@@ -167,7 +167,7 @@ func (d Dialect) Parse(value string) (until time.Time, ok bool) {
 	return until, ok
 }
 
-// past reports whether a lease that ends at until has ended at now, for us.
+// past reports that a lease with this end has ended at now, Margin included.
 func (d Dialect) past(until, now time.Time) bool {
 	until = until.Add(d.Margin)
 	if d.Whole {
@@ -179,8 +179,8 @@ func (d Dialect) past(until, now time.Time) bool {
 	return until.Before(now)
 }
 
-// Dead reports whether value is a time of this dialect that has expired at now, as the dialect's
-// clients compare, Margin included.
+// Dead reports that value is a time of this dialect and has expired at now. It compares as the dialect's clients do,
+// Margin included.
 func (d Dialect) Dead(value string, now time.Time) bool {
 	until, ok := d.Parse(value)
 	return ok && d.orFloat().past(until, now)

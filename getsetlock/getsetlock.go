@@ -52,9 +52,8 @@ type Options struct {
 	Nonce func() string
 }
 
-// Lease is the lease that an attempt at now asks for: what it writes, and until when. It is for
-// locks that are made of this one, and sends nothing. The error is [protocol.ErrInvalid] if ttl is
-// shorter than the dialect's unit.
+// Lease returns the lease for an attempt at now: the value to write, and its end. Locks made of this one call it. It
+// sends nothing. The error is [protocol.ErrInvalid] if ttl is shorter than the dialect's unit.
 func (o Options) Lease(key string, now time.Time, ttl time.Duration) (protocol.Lease, error) {
 	d := o.Dialect.orFloat()
 	if ttl < d.unit() {
@@ -105,26 +104,26 @@ func (o Options) setnx(c *protocol.Conn, l *protocol.Lease) (won bool, err error
 	return won, nil
 }
 
-// extend is the change that puts the time of a longer lease on the key, and that lease. A lease
-// without a fence draws one: it was adopted, or its number was lost with the reply.
+// extend returns the longer lease, and the change that writes its time. A lease without a fence draws one: it was
+// adopted, or its number was lost with the reply.
 func (o Options) extend(by protocol.Condition, now time.Time, l protocol.Lease, ttl time.Duration) (protocol.Lease, protocol.Change, error) {
 	next, err := o.Lease(l.Key, now, ttl)
 	next.Fence, next.How = l.Fence, l.How
 	return next, protocol.Change{If: by, Key: l.Key, Value: l.Value, Do: []protocol.Cmd{{"GETSET", l.Key, next.Value}}, Draw: o.Fence && l.Fence == 0}, err
 }
 
-// release is the change that removes the key.
+// release returns the change that removes the key.
 func release(by protocol.Condition, l protocol.Lease) protocol.Change {
 	return protocol.Change{If: by, Key: l.Key, Value: l.Value}
 }
 
-// held is the refusal by a value that is not ours.
+// held returns the refusal by a value of another client.
 func (o Options) held(key, value string) error {
 	until, ok := o.Dialect.orFloat().Parse(value)
 	return &protocol.HeldError{Key: key, Value: value, Until: until, Foreign: !ok}
 }
 
-// Inspect reads the value, and the TTL, which the key should not have: one round trip.
+// Inspect reads the value and the TTL in one round trip. The key should have no TTL.
 func (o Options) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error) {
 	s := protocol.State{Key: key, Status: protocol.StatusFree, TTL: protocol.NoTTL}
 	replies, err := c.Pipe(protocol.Cmd{"GET", key}, protocol.Cmd{"TTL", key})

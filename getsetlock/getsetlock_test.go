@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/setnxlock/setnxlock/compat/conformance"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/steps"
 )
 
 const ttl = 10 * time.Second
@@ -19,24 +19,6 @@ var noon = time.Date(2012, 3, 4, 12, 0, 0, 0, time.UTC) // 1330862400
 
 func options(fence bool) getsetlock.Options {
 	return getsetlock.Options{Fence: fence, Nonce: func() string { return "000000000042" }}
-}
-
-// dial returns a connection for algorithms that are run without a Locker.
-func dial(s *oldredis.Server) *protocol.Conn { return protocol.NewConn(s.Dial()) }
-
-// extend carries out an extension of l over c.
-func extend(a protocol.Algorithm, c *protocol.Conn, now time.Time, l protocol.Lease, ttl time.Duration) (protocol.Lease, error) {
-	next, ch, err := a.Extend(now, l, ttl, false)
-	if err == nil {
-		_, err = c.Run(ch)
-	}
-	return next, err
-}
-
-// release carries out a release of l over c.
-func release(a protocol.Algorithm, c *protocol.Conn, l protocol.Lease) error {
-	_, err := c.Run(a.Release(l))
-	return err
 }
 
 // Each protocol, as it goes over the wire: a takeover of a lease that ended a
@@ -88,17 +70,17 @@ DEL k → QUEUED
 EXEC → [1]
 `}} {
 		s := oldredis.Run(t, "2.2")
-		conn := dial(s)
+		conn := steps.Dial(s)
 		conn.Do("SET", "k", "1330862340.5") //nolint:errcheck
 		b := s.Record()
 		l, err := c.a.Acquire(conn, noon, "k", ttl)
 		if err != nil || l.How != protocol.TakenOver {
 			t.Fatalf("%s: %s, %v", c.name, l.How, err)
 		}
-		if l, err = extend(c.a, conn, noon, l, 2*ttl); err != nil {
+		if l, err = steps.Extend(c.a, conn, noon, l, 2*ttl); err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
-		if err := release(c.a, conn, l); err != nil {
+		if err := steps.Release(c.a, conn, l); err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
 		if b.String() != c.want[1:] {
@@ -114,7 +96,7 @@ func TestVanishedKey(t *testing.T) {
 		s := oldredis.Run(t, "2.2")
 		other := s.Dial()
 		other.Do("SET", "k", "1330862499.0") //nolint:errcheck
-		c := meddled(s, "SETNX", func(run func(...any) any) any { defer other.Do("DEL", "k"); return run() })
+		c := steps.Instead(s.Dial(), "SETNX", func(run func(...any) any) any { defer other.Do("DEL", "k"); return run() })
 		l, err := a.Acquire(c, noon, "k", ttl)
 		if err != nil || l.How != protocol.Free {
 			t.Errorf("%T: %s, %v; want it free", a, l.How, err)
@@ -122,16 +104,9 @@ func TestVanishedKey(t *testing.T) {
 	}
 }
 
-// meddled is a connection on which serve answers in place of the server, or beside it, each command of a name.
-func meddled(s *oldredis.Server, name string, serve func(run func(...any) any) any) *protocol.Conn {
-	net := new(conformance.Network)
-	net.Expect(conformance.Fate{Serve: serve}.Of(name))
-	return protocol.NewConn(net.Conn(s.Dial()))
-}
-
 // before is a connection on which another acts before each command of a name.
 func before(s *oldredis.Server, name string, act func()) *protocol.Conn {
-	return meddled(s, name, func(run func(...any) any) any { act(); return run() })
+	return steps.Instead(s.Dial(), name, func(run func(...any) any) any { act(); return run() })
 }
 
 // What each dialect writes and reads. Rounding is up, never down: the key must
@@ -163,30 +138,6 @@ func TestDialects(t *testing.T) {
 	}
 }
 
-// The comparison at the very second: published <, inclusive <=
-// (getset/equal-or-past).
-func TestEqualOrPast(t *testing.T) {
-	inclusive := getsetlock.Seconds
-	inclusive.Inclusive = true
-	for _, c := range []struct {
-		d    getsetlock.Dialect
-		now  time.Time
-		dead bool
-	}{
-		{getsetlock.Seconds, noon.Add(-1), false}, {getsetlock.Seconds, noon, false}, {getsetlock.Seconds, noon.Add(1), true},
-		{inclusive, noon.Add(-1), false}, {inclusive, noon, true}, {inclusive, noon.Add(1), true},
-	} {
-		s := oldredis.Run(t, "2.2")
-		conn := dial(s)
-		conn.Do("SET", "k", "1330862400") //nolint:errcheck
-		a := getsetlock.Guarded{Options: getsetlock.Options{Dialect: c.d}}
-		_, err := a.Acquire(conn, c.now, "k", ttl)
-		if dead := err == nil; dead != c.dead {
-			t.Errorf("inclusive %v, %v after the time on the key: taken %v, want %v", c.d.Inclusive, c.now.Sub(noon), dead, c.dead)
-		}
-	}
-}
-
 // A zero Dialect is Float, and keeps what it asks for of the comparison.
 func TestMarginOfTheZeroDialect(t *testing.T) {
 	d := getsetlock.Dialect{Margin: time.Minute}
@@ -197,40 +148,20 @@ func TestMarginOfTheZeroDialect(t *testing.T) {
 	}
 }
 
-func TestParseInFull(t *testing.T) {
-	for _, c := range []struct {
-		d     getsetlock.Dialect
-		value string
-		ok    bool
-	}{
-		{getsetlock.Seconds, "1330862400", true}, {getsetlock.Seconds, "1330862400.0", false}, {getsetlock.Seconds, "133086240", false},
-		{getsetlock.Seconds, "13308624000", false}, {getsetlock.Seconds, "1330862400\n", false}, {getsetlock.Seconds, "+330862400", false},
-		{getsetlock.Float, "1330862400", true}, {getsetlock.Float, "1330862400.5", true}, {getsetlock.Float, "1330862400.", false},
-		{getsetlock.Float, "1330862400.5e3", false}, {getsetlock.Float, "1330862400.-5", false}, {getsetlock.Float, "1330862400,5", false},
-		{getsetlock.Float, "1330862400123", false}, {getsetlock.Float, "NaN", false}, {getsetlock.Float, "", false}, {getsetlock.Float, ".", false},
-		{getsetlock.Millis, "1330862400123", true}, {getsetlock.Millis, "1330862400", false}, {getsetlock.Millis, "1330862400123.0", false},
-		{getsetlock.Nanos, "1330862400123456789", true}, {getsetlock.Nanos, "9999999999999999999", false}, {getsetlock.Nanos, "1330862400123", false},
-	} {
-		if _, ok := c.d.Parse(c.value); ok != c.ok {
-			t.Errorf("%s: Parse(%q) ok %v, want %v", c.d.Name, c.value, ok, c.ok)
-		}
-	}
-}
-
 // Two leases of one instant differ in their nonce; where a dialect has none,
 // the lease says that reading it proves nothing (getset/same-stamp).
 func TestSameStamp(t *testing.T) {
 	s := oldredis.Run(t, "2.2")
 	seen := map[string]bool{}
 	for i := range 100 {
-		l, err := getsetlock.Classic{}.Acquire(dial(s), noon, fmt.Sprint(i), ttl)
+		l, err := getsetlock.Classic{}.Acquire(steps.Dial(s), noon, fmt.Sprint(i), ttl)
 		if err != nil || l.Ambiguous || seen[l.Value] {
 			t.Fatalf("%q seen %v, ambiguous %v, %v", l.Value, seen[l.Value], l.Ambiguous, err)
 		}
 		seen[l.Value] = true
 	}
 	for name, d := range getsetlock.Dialects() {
-		l, err := getsetlock.Classic{Options: getsetlock.Options{Dialect: d}}.Acquire(dial(s), noon, name, ttl)
+		l, err := getsetlock.Classic{Options: getsetlock.Options{Dialect: d}}.Acquire(steps.Dial(s), noon, name, ttl)
 		if err != nil || l.Ambiguous == d.Nonce {
 			t.Errorf("%s: ambiguous %v, %v", name, l.Ambiguous, err)
 		}
@@ -244,14 +175,14 @@ func TestFenceNeedsMulti(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	err = getsetlock.Classic{Options: options(true)}.Traits().Check(dial(s), "k")
+	err = getsetlock.Classic{Options: options(true)}.Traits().Check(steps.Dial(s), "k")
 	if !errors.Is(err, protocol.ErrUnsafeServer) || !strings.Contains(err.Error(), "MULTI") {
 		t.Errorf("a fence without MULTI: %v", err)
 	}
-	if err := (getsetlock.Classic{}).Traits().Check(dial(s), "k"); err != nil {
+	if err := (getsetlock.Classic{}).Traits().Check(steps.Dial(s), "k"); err != nil {
 		t.Errorf("no fence: %v", err)
 	}
-	if err := (getsetlock.Guarded{}).Traits().Check(dial(oldredis.Run(t, "2.0")), "k"); !errors.Is(err, protocol.ErrUnsafeServer) {
+	if err := (getsetlock.Guarded{}).Traits().Check(steps.Dial(oldredis.Run(t, "2.0")), "k"); !errors.Is(err, protocol.ErrUnsafeServer) {
 		t.Errorf("guarded on 2.0: %v", err)
 	}
 }

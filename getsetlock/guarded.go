@@ -81,16 +81,15 @@ func (g Guarded) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rota
 // took over has changed the value.
 func (g Guarded) Release(l protocol.Lease) protocol.Change { return release(protocol.Watch, l) }
 
-// Traits say that it checks the server.
+// Traits make the Locker check the server.
 func (g Guarded) Traits() protocol.Traits { return protocol.Traits{Rotates: true, Check: g.check} }
 
-// check returns ErrUnsafeServer if SETNX, GETSET, MULTI or WATCH is missing, or does not do what the
-// lock rests on.
+// check returns ErrUnsafeServer if SETNX, GETSET, MULTI or WATCH is missing, or does not do its part here.
 func (g Guarded) check(c *protocol.Conn, key string) error {
 	return ability.Check(c, key, false, g.Needs("getsetlock.ListCAS, or where that is refused too getsetlock.Classic")...)
 }
 
-// Needs is what it needs of a server, and what to use instead: use, or another server.
+// Needs lists the abilities that a server must have. A refusal names use, or another server, as the remedy.
 func (Guarded) Needs(use string) []ability.Need {
 	return []ability.Need{{Ability: ability.Multi, Use: use}, {Ability: ability.Watch, Use: use},
 		{Ability: ability.Setnx, Use: "another server"}, {Ability: ability.Getset, Use: "another server"}}

@@ -71,7 +71,7 @@ func (g ListCAS) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rota
 // took over has changed the value.
 func (g ListCAS) Release(l protocol.Lease) protocol.Change { return release(protocol.ListCAS, l) }
 
-// Traits say that it checks the server.
+// Traits make the Locker check the server.
 func (g ListCAS) Traits() protocol.Traits { return protocol.Traits{Rotates: true, Check: g.check} }
 
 // check returns ErrUnsafeServer if lists don't compare here. On 1.2, where a list that was

@@ -10,6 +10,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/steps"
 )
 
 // What stands on a key when each real client was let loose on it once, and which
@@ -60,7 +61,7 @@ func TestMixing(t *testing.T) {
 				_, reads := o.Dialect.Parse(m.value)
 				_, patient := a.(getsetlock.Patient)
 				s := oldredis.Run(t, "7.0")
-				conn := dial(s)
+				conn := steps.Dial(s)
 				conn.Do("SET", "k", m.value) //nolint:errcheck
 				if m.ttl {
 					conn.Do("EXPIRE", "k", 60) //nolint:errcheck
@@ -93,7 +94,7 @@ func TestMixing(t *testing.T) {
 // says so, and Inspect too.
 func TestForeignDialects(t *testing.T) {
 	s := oldredis.Run(t, "2.4")
-	conn := dial(s)
+	conn := steps.Dial(s)
 	conn.Do("SET", "k", "1330862340058") //nolint:errcheck // milliseconds, dead
 	a := getsetlock.Guarded{Options: getsetlock.Options{Dialect: named(t, "redis-py-2.9")}}
 	_, err := a.Acquire(conn, noon, "k", ttl)

@@ -10,6 +10,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/steps"
 )
 
 // half is half a second past noon, so that clients of whole seconds cut it.
@@ -83,7 +84,7 @@ func TestNamedOnTheWire(t *testing.T) {
 		o.Dialect = named(t, c.name)
 		for _, a := range []protocol.Algorithm{getsetlock.Classic{Options: o}, getsetlock.Guarded{Options: o}} {
 			s := oldredis.Run(t, "2.2")
-			conn := dial(s)
+			conn := steps.Dial(s)
 			got := s.Record()
 			key := f.Key("k")
 			l, err := a.Acquire(conn, half, key, ttl)
@@ -119,22 +120,6 @@ func firstDead(f dialect.Format, value string) time.Time {
 		return end.Add(1)
 	}
 	return end.Add(f.Stamp.Unit) // its own now is a whole number too
-}
-
-// A client that cuts its time to whole seconds believes in its lease for a part
-// of a second longer than the key says: as long as nobody of its fleet would, we
-// don't take it over.
-func TestWholeSeconds(t *testing.T) {
-	s := oldredis.Run(t, "2.2")
-	conn := dial(s)
-	conn.Do("SET", "k", "1330862400") //nolint:errcheck // written at 11:59:50.9 for 10 s, without a +1: held until 12:00:00.9
-	a := getsetlock.Guarded{Options: getsetlock.Options{Dialect: named(t, "redis-py-2.2.3")}}
-	if _, err := a.Acquire(conn, noon.Add(900*time.Millisecond), "k", ttl); !errors.Is(err, protocol.ErrHeld) {
-		t.Errorf("0.9 s past the value: %v, want ErrHeld", err)
-	}
-	if _, err := a.Acquire(conn, noon.Add(time.Second), "k", ttl); err != nil {
-		t.Errorf("a second past the value: %v", err)
-	}
 }
 
 // The two tests of a GETSET that won: by the time it replaced, or by the very
@@ -173,7 +158,7 @@ func TestNamedWithNonce(t *testing.T) {
 	o := options(false)
 	o.Dialect = d
 	s := oldredis.Run(t, "2.2")
-	l, err := getsetlock.Guarded{Options: o}.Acquire(dial(s), half, "k", ttl)
+	l, err := getsetlock.Guarded{Options: o}.Acquire(steps.Dial(s), half, "k", ttl)
 	if err != nil || l.Ambiguous || l.Value != "1330862411.500000000000042" {
 		t.Errorf("wrote %q, ambiguous %v, %v", l.Value, l.Ambiguous, err)
 	}

@@ -9,8 +9,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// deadline is how the second key is written: whole seconds, expired when the
-// next has begun.
+// deadline returns the dialect of the second key: whole seconds, expired when the next has begun.
 func (t TwoKeys) deadline() Dialect {
 	return Dialect{Name: "mlanett-redis-lock", Unit: time.Second, Whole: true, Margin: t.Margin}
 }
@@ -43,7 +42,7 @@ func readPair(c *protocol.Conn, key string, watch bool) (pair, error) {
 	return held, err
 }
 
-// asPair is what the last two replies tell of a pair.
+// asPair reads a pair from the last two replies.
 func asPair(key string, replies []any) (pair, error) {
 	for _, r := range replies {
 		if refused, ok := r.(redis.Error); ok {
@@ -67,7 +66,7 @@ func (t TwoKeys) held(key string, held pair) error {
 	return &protocol.HeldError{Key: key, Value: owner, Until: until, Foreign: !held.free() && (!ok || held.owner == nil)}
 }
 
-// change runs cmd in an EXEC on the condition that we are the owner when it runs.
+// change runs cmd in an EXEC, if we are still the owner then.
 func (t TwoKeys) change(l protocol.Lease, cmd protocol.Cmd, draw bool) protocol.Change {
 	cmds := []protocol.Cmd{cmd}
 	if draw {

@@ -71,8 +71,7 @@ func (p Patient) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.
 	return s, err
 }
 
-// Traits say that the lock checks the server, and removes a key that has been unchanged for a
-// Lease.
+// Traits make the Locker check the server, and remove a key after a Lease without a change.
 func (p Patient) Traits() protocol.Traits {
 	return protocol.Traits{Rotates: true, Check: Guarded{p.Options}.check, Repair: p.repair}
 }

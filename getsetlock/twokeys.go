@@ -75,7 +75,7 @@ func (t TwoKeys) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.D
 	return l, &protocol.HeldError{Key: key}
 }
 
-// lease is what we write and believe when we ask for ttl at now.
+// lease returns the lease for ttl from now, and the deadline to write.
 func (t TwoKeys) lease(key string, now time.Time, ttl time.Duration) (l protocol.Lease, until string, err error) {
 	l = protocol.Lease{Key: key, Until: protocol.Until(now, ttl), How: protocol.Free}
 	if ttl < time.Second {
@@ -105,7 +105,7 @@ func (t TwoKeys) Release(l protocol.Lease) protocol.Change {
 	return t.change(l, protocol.Cmd{"DEL", owner, deadline}, false)
 }
 
-// Traits say that it checks the server.
+// Traits make the Locker check the server.
 func (t TwoKeys) Traits() protocol.Traits { return protocol.Traits{Check: t.check} }
 
 // check returns ErrUnsafeServer if there is no WATCH, or no MULTI. No other lock excludes this

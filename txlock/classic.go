@@ -53,13 +53,13 @@ func (k Classic) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.D
 	return l, err // not ErrLost, but ours for all we know: a cluster can refuse the GET alone
 }
 
-// Traits say that it checks the server, and repairs a key without a TTL.
+// Traits make the Locker check the server, and repair a key without a TTL.
 func (k Classic) Traits() protocol.Traits {
 	return protocol.Traits{Rotates: true, Check: k.check, Repair: k.Repair}
 }
 
-// Repair returns the change that gives the key a TTL if it still holds s.Value and has none. It
-// returns [protocol.ErrHeld] for a timestamp, and if NoRepair is set.
+// Repair returns the change that gives a key without a TTL one, if it still holds s.Value. It returns
+// [protocol.ErrHeld] for a timestamp, and if NoRepair is set.
 func (k Classic) Repair(now time.Time, s protocol.State, ttl time.Duration) (protocol.Change, error) {
 	if k.NoRepair || dialect.IsTime(s.Value) {
 		return protocol.Change{}, protocol.ErrHeld

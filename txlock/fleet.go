@@ -68,7 +68,7 @@ func (f Fleet) Release(l protocol.Lease) protocol.Change {
 	return ch
 }
 
-// Traits say that it checks the server, and repairs a key without a TTL.
+// Traits make the Locker check the server, and repair a key without a TTL.
 func (f Fleet) Traits() protocol.Traits {
 	return protocol.Traits{Rotates: true, Check: f.check, Repair: Classic{Options: f.Options, NoRepair: f.NoRepair}.Repair}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/internal/steps"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -39,7 +40,7 @@ func TestNamed(t *testing.T) {
 		}
 		for _, a := range []protocol.Algorithm{fleet, txlock.Classic{Options: fleet.Options, NoRepair: fleet.NoRepair}} {
 			s := oldredis.Run(t, "2.6")
-			c := dial(s)
+			c := steps.Dial(s)
 			got := s.Record()
 			l, err := a.Acquire(c, s.Now(), "k", ttl)
 			want := "WATCH k → OK\nGET k → nil\nMULTI → OK\n" + setex + l.Value + " → QUEUED\nEXEC → [OK]\n"
@@ -53,34 +54,15 @@ func TestNamed(t *testing.T) {
 			if _, ok := f.Token.Read(l.Value); !ok && f.Token.Proves() || l.Ambiguous {
 				t.Errorf("%s: wrote %q, which is not %s; ambiguous %v", f.Name, l.Value, f.Token, l.Ambiguous)
 			}
-			if second, err := a.Acquire(dial(s), s.Now(), "k", ttl); !errors.Is(err, protocol.ErrHeld) || second.Value == l.Value {
+			if second, err := a.Acquire(steps.Dial(s), s.Now(), "k", ttl); !errors.Is(err, protocol.ErrHeld) || second.Value == l.Value {
 				t.Errorf("%s: a second client: %q, %v; want ErrHeld and its own value", f.Name, second.Value, err)
 			}
-			if err := release(a, c, l); err != nil {
+			if err := steps.Release(a, c, l); err != nil {
 				t.Errorf("%s: %v", f.Name, err)
 			}
 		}
 	}
 }
-
-// redis-py and this module write the same: each takes the other's lock for what
-// it is.
-func TestNamedIsPlain(t *testing.T) {
-	for _, name := range []string{"redis-py-2.10", "redis-py-3"} {
-		fleet, err := txlock.Named(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := oldredis.Run(t, "2.6")
-		theirs, err1 := fleet.Acquire(dial(s), s.Now(), "theirs", ttl)
-		ours, err2 := txlock.Renamed{}.Acquire(dial(s), s.Now(), "ours", ttl)
-		if err1 != nil || err2 != nil || !python(theirs.Value) || !python(ours.Value) {
-			t.Errorf("%s: %q and %q, %v, %v; want 32 hexadecimal digits", name, theirs.Value, ours.Value, err1, err2)
-		}
-	}
-}
-
-func python(v string) bool { _, ok := dialect.TokenHex.Read(v); return ok }
 
 // An endless key is repaired in fleets that do so, and left alone in others,
 // whose clients may mean it: redis-py with timeout=None never ends. A timestamp
@@ -94,7 +76,7 @@ func TestFleetRepair(t *testing.T) {
 			}
 			fleet.Millis = false
 			s := oldredis.Run(t, "2.4")
-			c := dial(s)
+			c := steps.Dial(s)
 			c.Do("SET", "k", value) //nolint:errcheck
 			st, err := fleet.Inspect(c, s.Now(), "k")
 			if err != nil || st.Status != protocol.StatusPersistent {
@@ -128,30 +110,6 @@ func TestNamedErrors(t *testing.T) {
 	}
 }
 
-// Every value of every other fleet is held, and untouched.
-func TestFleetLeavesStrangers(t *testing.T) {
-	for _, f := range tokens() {
-		fleet, err := txlock.Named(f.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := oldredis.Run(t, "2.6")
-		c := dial(s)
-		for _, other := range dialect.All() {
-			for _, v := range other.Examples {
-				c.Do("SET", "k", v) //nolint:errcheck
-				if _, err := fleet.Acquire(c, s.Now(), "k", ttl); !errors.Is(err, protocol.ErrHeld) {
-					t.Errorf("%s on %q: %v, want ErrHeld", f.Name, v, err)
-				}
-				got, _ := redis.String(c.Do("GET", "k"))
-				if left, _ := redis.Int(c.Do("TTL", "k")); got != v || left > 0 {
-					t.Errorf("%s on %q left %q with TTL %d", f.Name, v, got, left)
-				}
-			}
-		}
-	}
-}
-
 // python-redis-lock's waiters wait on a list, without an end if their locks have none: our release
 // pushes to it what theirs does, and only if it removed the lock.
 func TestFleetWakesWaiters(t *testing.T) {
@@ -167,16 +125,16 @@ func TestFleetWakesWaiters(t *testing.T) {
 	for _, listCAS := range []bool{false, true} {
 		fleet.ListCAS = listCAS
 		s := oldredis.Run(t, "7.0")
-		c := dial(s)
+		c := steps.Dial(s)
 		l, err := fleet.Acquire(c, s.Now(), key, ttl)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := release(fleet, c, l); err != nil {
+		if err := steps.Release(fleet, c, l); err != nil {
 			t.Fatal(err)
 		}
 		if l, err = fleet.Acquire(c, s.Now(), key, ttl); err == nil { // nobody has used the first
-			err = release(fleet, c, l)
+			err = steps.Release(fleet, c, l)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -191,7 +149,7 @@ func TestFleetWakesWaiters(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.Do("SET", key, "another's") //nolint:errcheck
-		if err := release(fleet, c, l); !errors.Is(err, protocol.ErrLost) {
+		if err := steps.Release(fleet, c, l); !errors.Is(err, protocol.ErrLost) {
 			t.Errorf("a release of another's lock: %v, want ErrLost", err)
 		}
 		if n, _ := redis.Int(c.Do("EXISTS", "lock-signal:report")); n != 0 {

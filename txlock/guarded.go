@@ -42,5 +42,5 @@ func (g Guarded) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.D
 	return l, nil
 }
 
-// Traits say that it checks the server.
+// Traits make the Locker check the server.
 func (g Guarded) Traits() protocol.Traits { return protocol.Traits{Rotates: true, Check: g.check} }

@@ -55,16 +55,16 @@ func (r Renamed) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.D
 	return l, nil
 }
 
-// named is the value of an acquisition, and the key of our own named after it.
+// named returns a new value, and the key of our own named after it.
 func (r Renamed) named(key string, now time.Time) (value, tmp string) {
 	value = r.value(key, now)
 	return value, protocol.Aux(key, value)
 }
 
-// Traits say that it checks the server.
+// Traits make the Locker check the server.
 func (r Renamed) Traits() protocol.Traits { return protocol.Traits{Rotates: true, Check: r.check} }
 
-// check is Options' own, and asks whether the TTL travels with the name.
+// check returns ErrUnsafeServer where Options' check does, or if a TTL does not travel with its key's name.
 func (r Renamed) check(c *protocol.Conn, key string) error {
 	return ability.Check(c, key, r.Millis, append(r.Needs(instead), ability.Need{Ability: ability.Renamenx, Use: "txlock.Guarded"})...)
 }

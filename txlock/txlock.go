@@ -90,7 +90,7 @@ func (o Options) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.
 	return c.InspectToken(now, key, o.unit())
 }
 
-// unit is that of its TTLs.
+// unit returns the unit of the TTLs.
 func (o Options) unit() time.Duration {
 	if o.Millis {
 		return time.Millisecond
@@ -106,7 +106,7 @@ func (o Options) check(c *protocol.Conn, key string) error {
 
 const instead = "getsetlock.ListCAS, or where that is refused too getsetlock.Classic"
 
-// Needs is what these locks need of a server, and what to use instead: use, or other options.
+// Needs lists the abilities that a server must have. A refusal names use, or other options, as the remedy.
 func (o Options) Needs(use string) []ability.Need {
 	ttl := ability.Need{Ability: ability.Setex, Use: use}
 	if o.Millis {
@@ -120,7 +120,7 @@ func (o Options) Needs(use string) []ability.Need {
 	return needs
 }
 
-// value is what an acquisition of key at now writes.
+// value returns a new value for an acquisition of key at now.
 func (o Options) value(key string, now time.Time) string {
 	token := ""
 	if o.Token != nil {

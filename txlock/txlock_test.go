@@ -6,10 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat/conformance"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/internal/steps"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -17,24 +16,6 @@ const ttl = 10 * time.Second
 
 func options(token string) txlock.Options {
 	return txlock.Options{Token: func() string { return token }}
-}
-
-// dial returns a connection for algorithms that are run without a Locker.
-func dial(s *oldredis.Server) *protocol.Conn { return protocol.NewConn(s.Dial()) }
-
-// extend carries out an extension of l over c.
-func extend(a protocol.Algorithm, c *protocol.Conn, now time.Time, l protocol.Lease, ttl time.Duration) (protocol.Lease, error) {
-	next, ch, err := a.Extend(now, l, ttl, false)
-	if err == nil {
-		_, err = c.Run(ch)
-	}
-	return next, err
-}
-
-// release carries out a release of l over c.
-func release(a protocol.Algorithm, c *protocol.Conn, l protocol.Lease) error {
-	_, err := c.Run(a.Release(l))
-	return err
 }
 
 // Each way to acquire, as it goes over the wire.
@@ -85,7 +66,7 @@ GET k → me
 `}} {
 		s := oldredis.Run(t, "2.6")
 		got := s.Record()
-		if _, err := c.a.Acquire(dial(s), s.Now(), "k", ttl); err != nil {
+		if _, err := c.a.Acquire(steps.Dial(s), s.Now(), "k", ttl); err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
 		if got.String() != c.want[1:] {
@@ -102,16 +83,16 @@ func TestExtendAndRelease(t *testing.T) {
 		txlock.Classic{Options: options("me")}, txlock.Guarded{Options: options("me")}, txlock.Renamed{Options: options("me")}, txlock.Renamed{Options: millis},
 	} {
 		s := oldredis.Run(t, "2.6")
-		c := dial(s)
+		c := steps.Dial(s)
 		l, err := a.Acquire(c, s.Now(), "k", ttl)
 		if err != nil {
 			t.Fatalf("%T: %v", a, err)
 		}
 		got := s.Record()
-		if l, err = extend(a, c, s.Now(), l, 2*ttl); err != nil {
+		if l, err = steps.Extend(a, c, s.Now(), l, 2*ttl); err != nil {
 			t.Fatalf("%T: %v", a, err)
 		}
-		if err := release(a, c, l); err != nil {
+		if err := steps.Release(a, c, l); err != nil {
 			t.Fatalf("%T: %v", a, err)
 		}
 		want := `WATCH k → OK
@@ -144,7 +125,7 @@ func TestRefusals(t *testing.T) {
 		{"renamed", txlock.Renamed{Options: options("me")}, "SETEX k:me:{k} 10 me → OK\nRENAMENX k:me:{k} k → 0\nDEL k:me:{k} → 1\nGET k → other\n"},
 	} {
 		s := oldredis.Run(t, "2.4")
-		conn := dial(s)
+		conn := steps.Dial(s)
 		conn.Do("SET", "k", "other") //nolint:errcheck
 		b := s.Record()
 		if _, err := c.a.Acquire(conn, s.Now(), "k", ttl); !errors.Is(err, protocol.ErrHeld) {
@@ -162,7 +143,7 @@ func TestClassicThatWasOvertaken(t *testing.T) {
 	s := oldredis.Run(t, "2.4")
 	other := s.Dial()
 	a := txlock.Classic{Options: options("me")}
-	slow := meddled(s.Dial(), "SETNX", func(run func(...any) any) any {
+	slow := steps.Instead(s.Dial(), "SETNX", func(run func(...any) any) any {
 		defer other.Do("SETNX", "k", "other") //nolint:errcheck
 		defer other.Do("DEL", "k")            //nolint:errcheck
 		return run()
@@ -175,75 +156,12 @@ func TestClassicThatWasOvertaken(t *testing.T) {
 // One that was overtaken between its look and its EXEC is refused.
 func TestGuardedThatWasOvertaken(t *testing.T) {
 	s := oldredis.Run(t, "2.4")
-	slow := meddled(s.Dial(), "MULTI", func(run func(...any) any) any {
+	slow := steps.Instead(s.Dial(), "MULTI", func(run func(...any) any) any {
 		s.Dial().Do("SETEX", "k", 60, "other") //nolint:errcheck
 		return run()
 	})
 	a := txlock.Guarded{Options: options("me")}
 	if _, err := a.Acquire(slow, s.Now(), "k", ttl); !errors.Is(err, protocol.ErrHeld) {
 		t.Errorf("%v, want ErrHeld", err)
-	}
-}
-
-// meddled is c, on which serve answers in place of the server, or beside it, each command of a name.
-func meddled(c redis.Conn, name string, serve func(run func(...any) any) any) *protocol.Conn {
-	net := new(conformance.Network)
-	net.Expect(conformance.Fate{Serve: serve}.Of(name))
-	return protocol.NewConn(net.Conn(c))
-}
-
-// A renewal of our own between a release's GET and its EXEC aborts it; one more
-// look tells that the lock is still ours (tx/renewal-aborts-release).
-func TestRenewalAbortsRelease(t *testing.T) {
-	s := oldredis.Run(t, "2.4")
-	a := txlock.Renamed{Options: options("me")}
-	c, renewer := s.Dial(), s.Dial()
-	l, err := a.Acquire(protocol.NewConn(c), s.Now(), "k", ttl)
-	if err != nil {
-		t.Fatal(err)
-	}
-	aborts := 0
-	interfering := meddled(c, "MULTI", func(run func(...any) any) any {
-		if aborts++; aborts == 1 {
-			renewer.Do("EXPIRE", "k", 10) //nolint:errcheck
-		}
-		return run()
-	})
-	if err := release(a, interfering, l); err != nil || aborts != 2 {
-		t.Errorf("Release: %v after %d transactions, want success at the second", err, aborts)
-	}
-}
-
-// The check asks for every command that counts in milliseconds.
-func TestCheckMillis(t *testing.T) {
-	for _, name := range []string{"PSETEX", "PEXPIRE", "PTTL"} {
-		c := meddled(oldredis.Run(t, "7.0").Dial(), name, func(run func(...any) any) any { return run("NOSUCH") })
-		if err := (txlock.Guarded{Options: txlock.Options{Millis: true}}).Traits().Check(c, "k"); !errors.Is(err, protocol.ErrUnsafeServer) {
-			t.Errorf("without %s: %v, want ErrUnsafeServer", name, err)
-		}
-	}
-}
-
-// Every variant refuses a server on which it excludes nobody, and each says why.
-func TestCheck(t *testing.T) {
-	for _, c := range []struct {
-		a       protocol.Algorithm
-		version string
-		why     string // "" : safe
-	}{
-		{txlock.Classic{}, "2.0", "WATCH"}, {txlock.Guarded{}, "1.2", "WATCH"}, {txlock.Renamed{}, "2.0", "WATCH"},
-		{txlock.Classic{}, "2.2", ""}, {txlock.Guarded{}, "2.2", ""}, {txlock.Renamed{}, "2.2", "drops the TTL"}, {txlock.Renamed{}, "2.4", ""},
-		{txlock.Renamed{Options: txlock.Options{Millis: true}}, "2.4", "whole seconds"},
-		{txlock.Renamed{Options: txlock.Options{Millis: true}}, "2.6", ""},
-		{txlock.Classic{}, "7.0", ""}, {txlock.Renamed{}, "noscript", ""},
-	} {
-		s := oldredis.Run(t, c.version)
-		err := c.a.Traits().Check(dial(s), "k")
-		if c.why == "" && err != nil || c.why != "" && (err == nil || !strings.Contains(err.Error(), c.why)) {
-			t.Errorf("%T on %s: %v, want %q", c.a, c.version, err, c.why)
-		}
-		if keys, _ := redis.Strings(s.Dial().Do("KEYS", "*")); len(keys) != 0 {
-			t.Errorf("%T on %s left %q behind", c.a, c.version, keys)
-		}
 	}
 }

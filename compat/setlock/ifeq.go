@@ -43,7 +43,7 @@ func (k IfEq) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate 
 // Release deletes the key if it still holds our token.
 func (k IfEq) Release(l protocol.Lease) protocol.Change { return release(protocol.IfEq, l) }
 
-// Traits say that it checks the server.
+// Traits make the Locker check the server.
 func (k IfEq) Traits() protocol.Traits { return protocol.Traits{Rotates: true, Check: k.check} }
 
 // check returns ErrUnsafeServer if the server has no SET … NX PX, or does not compare.

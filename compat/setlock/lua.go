@@ -38,7 +38,7 @@ func (k Lua) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate b
 // Release deletes the key if it still holds our token.
 func (k Lua) Release(l protocol.Lease) protocol.Change { return release(protocol.Script, l) }
 
-// Traits say that it checks the server.
+// Traits make the Locker check the server.
 func (k Lua) Traits() protocol.Traits { return protocol.Traits{Rotates: true, Check: k.check} }
 
 // check returns ErrUnsafeServer if the server has no SET … NX PX, or does not let us run scripts.

@@ -79,7 +79,7 @@ func (k Script) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotat
 // Release deletes the key if it still holds our token.
 func (k Script) Release(l protocol.Lease) protocol.Change { return release(protocol.Script, l) }
 
-// Traits say that it checks the server.
+// Traits make the Locker check the server.
 func (k Script) Traits() protocol.Traits { return protocol.Traits{Rotates: true, Check: k.check} }
 
 // check returns ErrUnsafeServer if the server does not let us run scripts.

@@ -46,13 +46,13 @@ type Options struct {
 	Token func() string
 }
 
-// lease is the one to ask for, and its ttl in milliseconds, rounded up.
+// lease returns the lease to ask for, and its ttl in milliseconds, rounded up.
 func (o Options) lease(now time.Time, key string, ttl time.Duration) (protocol.Lease, int64, error) {
 	ms, err := protocol.Whole(ttl, time.Millisecond)
 	return protocol.Lease{Key: key, Value: o.token(), Until: protocol.Until(now, ttl), How: protocol.Free}, ms, err
 }
 
-// got is what the answers to a SET … NX PX have come to, with a fence in MULTI. A refused attempt burns a number then.
+// got reads the answers to a SET … NX PX, with a fence in MULTI. A refused attempt burns a number then.
 func got(l protocol.Lease, w protocol.Written, err error) (protocol.Lease, error) {
 	switch {
 	case err != nil:
@@ -68,7 +68,7 @@ func got(l protocol.Lease, w protocol.Written, err error) (protocol.Lease, error
 	return l, nil
 }
 
-// extend is the change that moves the end of l to now+ttl, with a new token where it is to be one. A lease without a fence
+// extend returns the longer lease, with a new token if rotate is set, and the change for it. A lease without a fence
 // draws one: it was adopted, or its number was lost with the reply.
 func (o Options) extend(by protocol.Condition, now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
 	ch := protocol.Change{If: by, Key: l.Key, Value: l.Value, TTL: ttl, Draw: o.draws(l)}
@@ -80,7 +80,7 @@ func (o Options) extend(by protocol.Condition, now time.Time, l protocol.Lease, 
 	return l, ch, err
 }
 
-// release is the change that removes the key.
+// release returns the change that removes the key.
 func release(by protocol.Condition, l protocol.Lease) protocol.Change {
 	return protocol.Change{If: by, Key: l.Key, Value: l.Value}
 }
@@ -92,8 +92,8 @@ func (o Options) token() string {
 	return protocol.NewToken()
 }
 
-// draws says that l ought to have a fence and has none: it is being acquired, was adopted, or
-// its number was lost with the reply.
+// draws reports that l lacks the fence it ought to have: it is being acquired, was adopted, or its number was lost with
+// the reply.
 func (o Options) draws(l protocol.Lease) bool { return o.Fence && l.Fence == 0 }
 
 // Inspect reads the token and the TTL: one round trip.
@@ -104,7 +104,7 @@ func (o Options) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.
 // older are the locks to use on a server that is too old for this one.
 const older = "txlock.Renamed, or before 2.2 getsetlock.Classic"
 
-// sets are the abilities that take a free key with a TTL and leave a held one alone.
+// sets lists the abilities that take a free key with a TTL and leave a held one alone.
 func sets() []ability.Need {
 	return []ability.Need{{Ability: ability.SetNXPX, Use: older}, {Ability: ability.Milliseconds, Use: older}}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/internal/realredis"
+	"github.com/setnxlock/setnxlock/internal/steps"
 )
 
 const ttl = 10 * time.Second
@@ -79,38 +80,16 @@ var scripts = sync.OnceValue(func() map[string]string {
 	}
 	l, err := a.Acquire(named("take"), s.Now(), "k", ttl)
 	if err == nil {
-		l, err = extend(a, named("extend"), s.Now(), l, ttl)
+		l, err = steps.Extend(a, named("extend"), s.Now(), l, ttl)
 	}
 	if err == nil {
-		err = release(a, named("release"), l)
+		err = steps.Release(a, named("release"), l)
 	}
 	if err != nil || len(names) != 3 {
 		panic(fmt.Sprintf("%v, %v", names, err))
 	}
 	return names
 })
-
-// dial returns a connection for algorithms that are run without a Locker.
-func dial(s *oldredis.Server) *protocol.Conn { return protocol.NewConn(s.Dial()) }
-
-// extend carries out an extension of l over c.
-func extend(a protocol.Algorithm, c *protocol.Conn, now time.Time, l compat.Lease, ttl time.Duration) (compat.Lease, error) {
-	next, ch, err := a.Extend(now, l, ttl, false)
-	if err != nil {
-		return next, err
-	}
-	replies, err := c.Run(ch)
-	if err == nil && ch.Draw {
-		next.Fence, err = redis.Int64(replies[len(replies)-1], nil)
-	}
-	return next, err
-}
-
-// release carries out a release of l over c.
-func release(a protocol.Algorithm, c *protocol.Conn, l compat.Lease) error {
-	_, err := c.Run(a.Release(l))
-	return err
-}
 
 // Each way to acquire, as it goes over the wire of a server that knows the scripts.
 func TestAcquire(t *testing.T) {
@@ -133,7 +112,7 @@ EXEC → [OK 1]
 `},
 	} {
 		s := oldredis.Run(t, "2.6.12")
-		conn := dial(s)
+		conn := steps.Dial(s)
 		knows(t, conn, s, setlock.Script{})
 		got := s.Record()
 		if _, err := c.a.Acquire(conn, s.Now(), "k", ttl); err != nil {
@@ -155,10 +134,10 @@ func knowsAt(t *testing.T, c *protocol.Conn, now time.Time, a protocol.Algorithm
 	t.Helper()
 	l, err := a.Acquire(c, now, "another", ttl)
 	if err == nil {
-		l, err = extend(a, c, now, l, ttl)
+		l, err = steps.Extend(a, c, now, l, ttl)
 	}
 	if err == nil {
-		err = release(a, c, l)
+		err = steps.Release(a, c, l)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -186,17 +165,17 @@ EXEC → [1]
 	want["ifeq/valkey"] = extended + "DELIFEQ k me → 1\n"
 	for _, v := range variants {
 		s := oldredis.Run(t, v.version)
-		c, a := dial(s), v.make(options("me"))
+		c, a := steps.Dial(s), v.make(options("me"))
 		knows(t, c, s, a)
 		l, err := a.Acquire(c, s.Now(), "k", ttl)
 		if err != nil {
 			t.Fatalf("%s: %v", v.name, err)
 		}
 		got := s.Record()
-		if l, err = extend(a, c, s.Now(), l, 2*ttl); err != nil {
+		if l, err = steps.Extend(a, c, s.Now(), l, 2*ttl); err != nil {
 			t.Fatalf("%s: %v", v.name, err)
 		}
-		if err := release(a, c, l); err != nil {
+		if err := steps.Release(a, c, l); err != nil {
 			t.Fatalf("%s: %v", v.name, err)
 		}
 		if wire(t, got) != want[v.name] {
@@ -210,7 +189,7 @@ EXEC → [1]
 func TestForgottenScripts(t *testing.T) {
 	for _, a := range []protocol.Algorithm{setlock.Lua{Options: options("me")}, setlock.Script{Options: options("me")}} {
 		s := oldredis.Run(t, "2.6.12")
-		c := dial(s)
+		c := steps.Dial(s)
 		knows(t, c, s, a)
 		l, err := a.Acquire(c, s.Now(), "k", ttl)
 		if err != nil {
@@ -220,10 +199,10 @@ func TestForgottenScripts(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := s.Record()
-		if l, err = extend(a, c, s.Now(), l, 2*ttl); err != nil {
+		if l, err = steps.Extend(a, c, s.Now(), l, 2*ttl); err != nil {
 			t.Fatal(err)
 		}
-		if err := release(a, c, l); err != nil {
+		if err := steps.Release(a, c, l); err != nil {
 			t.Fatal(err)
 		}
 		if want := `EVALSHA extend 1 k me 20000 → NOSCRIPT No matching script. Please use EVAL.
@@ -232,51 +211,6 @@ EVALSHA release 1 k me → NOSCRIPT No matching script. Please use EVAL.
 EVAL <DEL> 1 k me → 1
 `; wire(t, got) != want {
 			t.Errorf("%T went over the wire as\n%swant\n%s", a, wire(t, got), want)
-		}
-	}
-}
-
-// What is not ours is neither taken, nor extended, nor released, nor written to:
-// another's lock, no lock at all, a list.
-func TestNotOurs(t *testing.T) {
-	for _, v := range variants {
-		for _, fence := range []bool{false, true} {
-			s := oldredis.Run(t, v.version)
-			c := dial(s)
-			o := options("me")
-			o.Fence = fence
-			a := v.make(o)
-			mine := compat.Lease{Key: "k", Value: "me", Until: s.Now().Add(ttl)}
-			lost := func(what string, want error) {
-				t.Helper()
-				if _, err := extend(a, c, s.Now(), mine, ttl); !errors.Is(err, want) {
-					t.Errorf("%s: Extend of %s: %v, want %v", v.name, what, err, want)
-				}
-				if err := release(a, c, mine); !errors.Is(err, want) {
-					t.Errorf("%s: Release of %s: %v, want %v", v.name, what, err, want)
-				}
-			}
-			lost("nothing", compat.ErrLost)
-			for _, cmd := range []protocol.Cmd{{"SETEX", "k", 5, "another"}, {"SET", "k", "another"}, {"RPUSH", "k", "another"}} {
-				do(t, c, "DEL", "k")
-				do(t, c, cmd[0].(string), cmd[1:]...)
-				before, _ := redis.Int(c.Do("PTTL", "k"))
-				kind := do(t, c, "TYPE", "k")
-				if _, err := a.Acquire(c, s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
-					t.Errorf("%s: Acquire beside %v: %v", v.name, cmd, err)
-				}
-				if kind == "list" {
-					lost("a list", compat.ErrForeign)
-					if _, err := a.Inspect(c, s.Now(), "k"); !errors.Is(err, compat.ErrForeign) {
-						t.Errorf("%s: Inspect of a list: %v", v.name, err)
-					}
-				} else {
-					lost("another's", compat.ErrLost)
-				}
-				if after, _ := redis.Int(c.Do("PTTL", "k")); after != before || do(t, c, "TYPE", "k") != kind {
-					t.Errorf("%s: %v was written to", v.name, cmd)
-				}
-			}
 		}
 	}
 }
@@ -290,69 +224,6 @@ func do(t *testing.T, c redis.Conn, name string, args ...any) any {
 	return reply
 }
 
-// A lease that has run out by our clock is not extended, whatever the key holds,
-// and a ttl shorter than a millisecond is none; a longer one is rounded up.
-func TestTimes(t *testing.T) {
-	for _, v := range variants {
-		s := oldredis.Run(t, v.version)
-		c, a := dial(s), v.make(options("me"))
-		if _, err := a.Acquire(c, s.Now(), "k", time.Millisecond-1); !errors.Is(err, compat.ErrInvalid) {
-			t.Errorf("%s: Acquire for less than a millisecond: %v", v.name, err)
-		}
-		now := s.Now()
-		l, err := a.Acquire(c, now, "k", 1500*time.Microsecond)
-		if err != nil || l.Until.After(now.Add(1500*time.Microsecond)) {
-			t.Fatalf("%s: %+v, %v", v.name, l, err)
-		}
-		if left, _ := redis.Int(c.Do("PTTL", "k")); left != 2 {
-			t.Errorf("%s: 1.5 ms are %d", v.name, left)
-		}
-		l.Until = now.Add(ttl)
-		if _, err := extend(a, c, now, l, time.Millisecond-1); !errors.Is(err, compat.ErrInvalid) {
-			t.Errorf("%s: Extend for less than a millisecond: %v", v.name, err)
-		}
-		atEnd := func() time.Time { return l.Until } // the engine looks at the clock
-		if _, err := compat.NewBackend(compat.Pooled(s), a).Extend(context.Background(), atEnd, compat.Grant{Lease: l}, ttl); !errors.Is(err, compat.ErrLost) {
-			t.Errorf("%s: Extend at the end: %v", v.name, err)
-		}
-		s.Advance(3 * time.Millisecond)
-		if st, err := a.Inspect(c, s.Now(), "k"); err != nil || st.Status != compat.StatusFree {
-			t.Errorf("%s: after its end: %+v, %v", v.name, st, err)
-		}
-	}
-}
-
-// Fences grow; a lease that has lost its number draws a new one when it is
-// extended, and one that has it keeps it.
-func TestFences(t *testing.T) {
-	for _, v := range variants {
-		s := oldredis.Run(t, v.version)
-		c := dial(s)
-		a := v.make(setlock.Options{Fence: true})
-		last := int64(0)
-		grown := func(what string, l compat.Lease, err error) {
-			t.Helper()
-			if err != nil || l.Fence <= last {
-				t.Fatalf("%s: %s: fence %d after %d, %v", v.name, what, l.Fence, last, err)
-			}
-			last = l.Fence
-		}
-		l, err := a.Acquire(c, s.Now(), "k", ttl)
-		grown("Acquire", l, err)
-		if l, err = extend(a, c, s.Now(), l, ttl); err != nil || l.Fence != last {
-			t.Errorf("%s: Extend: fence %d, was %d, %v", v.name, l.Fence, last, err)
-		}
-		l.Fence = 0
-		l, err = extend(a, c, s.Now(), l, ttl)
-		grown("Extend without a number", l, err)
-		if err := release(a, c, l); err != nil {
-			t.Fatal(err)
-		}
-		l, err = a.Acquire(c, s.Now(), "k", ttl)
-		grown("a second Acquire", l, err)
-	}
-}
-
 // With scripts a refused attempt burns no number, and a counter that can't
 // count leaves the key free: it is asked before the key is made.
 func TestScriptedFence(t *testing.T) {
@@ -361,7 +232,7 @@ func TestScriptedFence(t *testing.T) {
 			continue
 		}
 		s := oldredis.Run(t, v.version)
-		c := dial(s)
+		c := steps.Dial(s)
 		a := v.make(setlock.Options{Fence: true})
 		l, err := a.Acquire(c, s.Now(), "k", ttl)
 		if err != nil {
@@ -385,37 +256,6 @@ func TestScriptedFence(t *testing.T) {
 	}
 }
 
-// Between a look and a deletion the lease ends, and another takes the key: the deletion leaves it alone.
-func TestCompareThenDel(t *testing.T) {
-	for _, v := range variants {
-		s := oldredis.Run(t, v.version)
-		a := v.make(options("me"))
-		c, other := s.Dial(), s.Dial()
-		l, err := a.Acquire(protocol.NewConn(c), s.Now(), "k", ttl)
-		if err != nil {
-			t.Fatal(err)
-		}
-		paused := faulty.Over(c, faulty.Then(func() {
-			if held, _ := redis.String(other.Do("GET", "k")); held == "me" {
-				s.Advance(ttl + time.Second)
-				do(t, other, "SET", "k", "another")
-			}
-		}).Of("GET"))
-		err = release(a, protocol.NewConn(paused), l)
-		held, _ := redis.String(other.Do("GET", "k"))
-		switch v.name {
-		case "watched":
-			if !errors.Is(err, compat.ErrLost) || held != "another" {
-				t.Errorf("watched: %v, the key holds %q", err, held)
-			}
-		default: // there is no moment between: it compares and deletes in one
-			if err != nil || held != "" {
-				t.Errorf("%s: %v, the key holds %q", v.name, err, held)
-			}
-		}
-	}
-}
-
 // Every variant refuses a server that lacks what it needs, says why and what
 // to use, and leaves nothing behind; on all others it is content. What an ACL
 // forbids proves nothing about the server: that is ErrDenied, with what to grant.
@@ -427,15 +267,11 @@ func TestCheck(t *testing.T) {
 		without string // a command that the server does not let us use
 		why     string // "": safe
 	}{
-		{setlock.Lua{}, "1.2", "", px + "txlock.Renamed, or before 2.2 getsetlock.Classic"}, {setlock.Lua{}, "2.0", "", px + "txlock.Renamed, or before 2.2 getsetlock.Classic"},
-		{setlock.Lua{}, "2.2.5", "", px + "txlock.Renamed"}, {setlock.Lua{}, "2.6", "", px + "txlock.Renamed"}, {setlock.Lua{}, "2.6.12", "", ""},
+		{setlock.Lua{}, "2.0", "", px + "txlock.Renamed, or before 2.2 getsetlock.Classic"}, {setlock.Lua{}, "2.6", "", px + "txlock.Renamed"},
 		{setlock.Lua{}, "noscript", "", "since 2.6 (ERR unknown command 'EVALSHA'): it was renamed or disabled (rename-command), or a proxy in between lacks it; use setlock.Watched"}, {setlock.Lua{}, "7.0", "EVALSHA", "use setlock.Watched"},
-		{setlock.Lua{}, "5.0", "", ""}, {setlock.Lua{Options: setlock.Options{Fence: true}}, "7.0", "", ""},
-		{setlock.Watched{}, "2.4", "", px + "txlock.Renamed"}, {setlock.Watched{}, "2.6.12", "", ""}, {setlock.Watched{}, "noscript", "", ""},
 		{setlock.Watched{}, "7.0", "WATCH", "since 2.2 (ERR unknown command 'WATCH'): it was renamed or disabled (rename-command), or a proxy in between lacks it; use setlock.Lua"}, {setlock.Watched{}, "7.0", "MULTI", "since 1.2 (ERR unknown command 'MULTI'): it was renamed or disabled (rename-command), or a proxy in between lacks it; use setlock.Lua"},
-		{setlock.Script{}, "2.0", "", "(milliseconds came with 2.6); use txlock.Renamed, or before 2.2 getsetlock.Classic"}, {setlock.Script{}, "2.4", "", "(milliseconds came with 2.6); use txlock.Renamed"},
-		{setlock.Script{}, "2.6", "", ""}, {setlock.Script{}, "7.0", "", ""}, {setlock.Script{}, "twemproxy", "", ""}, {setlock.Script{}, "noscript", "", "use txlock.Renamed"},
-		{setlock.Script{Options: setlock.Options{Fence: true}}, "2.6", "", ""},
+		{setlock.Script{}, "2.4", "", "(milliseconds came with 2.6); use txlock.Renamed"}, {setlock.Script{}, "noscript", "", "use txlock.Renamed"},
+		{setlock.Script{Options: setlock.Options{Fence: true}}, "2.6", "", ""}, {setlock.Script{}, "twemproxy", "", ""},
 	} {
 		for _, forbid := range []bool{false, true} {
 			o := oldredis.Options{}
@@ -445,7 +281,7 @@ func TestCheck(t *testing.T) {
 				o.Refuse = []string{c.without}
 			}
 			s := oldredis.MustNew(c.version, o)
-			err := c.a.Traits().Check(dial(s), "k")
+			err := c.a.Traits().Check(steps.Dial(s), "k")
 			if len(o.Forbid) > 0 {
 				_, err := compat.New(s, c.a, compat.Options{NoRenew: true}).TryLock(context.Background(), "k", ttl)
 				if !errors.Is(err, compat.ErrDenied) || errors.Is(err, compat.ErrUnsafeServer) || !strings.Contains(err.Error(), "+"+strings.ToLower(c.without)) {
@@ -464,51 +300,13 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A server, or a proxy, that takes SET's options and does something else with
-// them is found out by what it does.
-func TestCheckIsByBehaviour(t *testing.T) {
-	for _, c := range []struct {
-		ignores string
-		why     string
-	}{
-		{"NX", "SET … NX sets a key that is held"},
-		{"PX", "SET … PX does not give the key its TTL"},
-	} {
-		s := oldredis.Run(t, "7.0")
-		for _, v := range variants[:2] {
-			err := v.make(setlock.Options{}).Traits().Check(protocol.NewConn(ignorant(s.Dial(), c.ignores)), "k")
-			if !errors.Is(err, compat.ErrUnsafeServer) || !strings.Contains(err.Error(), c.why) {
-				t.Errorf("%s, where %s is ignored: %v", v.name, c.ignores, err)
-			}
-		}
-		if left, err := redis.Strings(s.Dial().Do("KEYS", "*")); err != nil || len(left) != 0 {
-			t.Errorf("%q were left behind, %v", left, err)
-		}
-	}
-}
-
-// ignorant is a server that accepts an option of SET and ignores it.
-func ignorant(c redis.Conn, option string) redis.Conn {
-	return faulty.Over(c, func(m faulty.Message) faulty.Fate {
-		return faulty.Fate{Serve: func(run func(...any) any) any {
-			switch {
-			case m.Name == "SET" && option == "NX":
-				return run("SET", m.Args[0], m.Args[1], m.Args[3], m.Args[4])
-			case m.Name == "SET" && option == "PX":
-				return run("SET", m.Args[0], m.Args[1], m.Args[2])
-			}
-			return run()
-		}}
-	})
-}
-
 // A server over its maxmemory gives nothing away, and a script still lets the
 // holder extend and release. A transaction does not since Redis 5.0, where
 // nothing may be queued then: it says so, and works when there is room again.
 func TestFullServer(t *testing.T) {
 	for _, v := range []string{"2.6.12", "2.8", "3.0", "5.0", "7.0"} {
 		s := oldredis.Run(t, v)
-		full(t, dial(s), v, v == "5.0" || v == "7.0", s.SetMaxMemoryReached)
+		full(t, steps.Dial(s), v, v == "5.0" || v == "7.0", s.SetMaxMemoryReached)
 	}
 	c, err := redis.Dial("tcp", realredis.Start(t, "--maxmemory-policy", "noeviction"))
 	if err != nil {
@@ -548,8 +346,8 @@ func full(t *testing.T, c *protocol.Conn, version string, refuses bool, set func
 		if err := a.Traits().Check(c, "k"); err == nil || errors.Is(err, compat.ErrUnsafeServer) {
 			t.Errorf("%s on a full %s: Check: %v; it will be safe again", v.name, version, err)
 		}
-		_, extended := extend(a, c, now, l, ttl)
-		released := release(a, c, l)
+		_, extended := steps.Extend(a, c, now, l, ttl)
+		released := steps.Release(a, c, l)
 		if stuck := v.name == "watched" && refuses; !stuck && (extended != nil || released != nil) {
 			t.Errorf("%s on a full %s: %v, %v", v.name, version, extended, released)
 		} else if stuck {
@@ -561,7 +359,7 @@ func full(t *testing.T, c *protocol.Conn, version string, refuses bool, set func
 		}
 		set(false)
 		if released != nil {
-			if err := release(a, c, l); err != nil {
+			if err := steps.Release(a, c, l); err != nil {
 				t.Errorf("%s on %s with room again: %v", v.name, version, err)
 			}
 		}
@@ -572,7 +370,7 @@ func full(t *testing.T, c *protocol.Conn, version string, refuses bool, set func
 // taken then.
 func TestAbortedExec(t *testing.T) {
 	s := oldredis.Run(t, "7.0")
-	c := dial(s)
+	c := steps.Dial(s)
 	do(t, c, "WATCH", "w")
 	do(t, c, "SET", "w", "touched")
 	a := setlock.Watched{Options: setlock.Options{Fence: true}}

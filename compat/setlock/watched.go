@@ -45,11 +45,10 @@ func (k Watched) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rota
 // Release deletes the key if it still holds our token.
 func (k Watched) Release(l protocol.Lease) protocol.Change { return release(protocol.Watch, l) }
 
-// Traits say that it checks the server.
+// Traits make the Locker check the server.
 func (k Watched) Traits() protocol.Traits { return protocol.Traits{Rotates: true, Check: k.check} }
 
-// check returns ErrUnsafeServer if the server has no SET … NX PX, or no WATCH that stops an
-// EXEC.
+// check returns ErrUnsafeServer if the server has no SET … NX PX, or if its WATCH stops no EXEC.
 func (k Watched) check(c *protocol.Conn, key string) error {
 	const use = "setlock.Lua"
 	return ability.Check(c, key, true, append(sets(), ability.Need{Ability: ability.Multi, Use: use}, ability.Need{Ability: ability.Watch, Use: use})...)

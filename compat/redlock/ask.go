@@ -40,8 +40,8 @@ type answer[T any] struct {
 // none is the value of a step that has none.
 type none struct{}
 
-// ready waits until a majority has been found safe, and reports whether that was worth a wait: it takes longer than a
-// step may, and a server that is far away would never have a vote. One that hangs holds it up no longer than a step.
+// ready waits until a majority has been found safe, and reports if the wait was worth it. A check takes longer than a
+// step may, and a server far away would never have a vote. One that hangs holds it up no longer than a step.
 func (q *Quorum) ready(ctx context.Context, key string, ttl time.Duration) bool {
 	safe, answering := 0, 0
 	for _, s := range q.servers {
@@ -92,7 +92,7 @@ func (q *Quorum) ready(ctx context.Context, key string, ttl time.Duration) bool 
 	return ready >= q.need
 }
 
-// ready is that of the server's Abilities.
+// ready calls the Ready of the server's Abilities.
 func (s *server) ready(ctx context.Context, key string, trip time.Duration) (took time.Duration, err error) {
 	if ready := s.Abilities().Ready; ready != nil {
 		return ready(ctx, key, trip)
@@ -153,8 +153,8 @@ func inTurn[T any](ctx context.Context, q *Quorum, r round[T], answers []answer[
 	}
 }
 
-// cleanup is the context of what must be done although ctx has ended, or ends meanwhile: for as
-// long as the Locker's Options.Cleanup.
+// cleanup returns a context that outlives ctx by the Locker's Options.Cleanup, for work that must be done although ctx
+// has ended.
 func (q *Quorum) cleanup(ctx context.Context) (context.Context, func()) {
 	if q.o.Sequential {
 		return context.WithoutCancel(ctx), func() {}

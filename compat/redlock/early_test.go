@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/conformance"
@@ -20,8 +19,6 @@ import (
 	"github.com/setnxlock/setnxlock/compat/redlock"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
-	"github.com/setnxlock/setnxlock/getsetlock"
-	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/internal/realredis"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -263,39 +260,6 @@ func TestCleanupIsTheLockers(t *testing.T) {
 	})
 }
 
-// Two of a quorum that are one server are refused each time with the same words, whoever holds
-// the key.
-func TestTwinsAgain(t *testing.T) {
-	addr := realredis.Start(t)
-	pool := conformance.Dial(t, addr)
-	one := func() compat.Backend { return compat.NewBackend(compat.Pooled(pool), txlock.Renamed{}) }
-	o := compat.Options{NoRenew: true, Timeout: time.Minute}
-	k := compat.NewLocker(redlock.New([]compat.Backend{one(), one()}, redlock.Options{Timeout: time.Minute}), o)
-	ctx, cancel := context.WithTimeout(background, time.Minute)
-	defer cancel()
-	_, want := k.TryLock(ctx, "job", ttl)
-	if !errors.Is(want, compat.ErrInvalid) {
-		t.Fatalf("%v, want ErrInvalid", want)
-	}
-	rival := must.Get(compat.New(pool, txlock.Renamed{}, o).Lock(ctx, "held", time.Minute))(t)
-	for n := range 20 {
-		for _, key := range []string{"job", "held", fmt.Sprint("new", n)} {
-			if _, err := k.TryLock(ctx, key, ttl); err == nil || err.Error() != want.Error() || !errors.Is(err, compat.ErrInvalid) {
-				t.Fatalf("attempt %d on %q: %v; the first: %v", n, key, err, want)
-			}
-		}
-	}
-	if _, err := k.Lock(ctx, "held", ttl); err == nil || err.Error() != want.Error() {
-		t.Errorf("Lock: %v", err)
-	}
-	if err := rival.Release(ctx); err != nil {
-		t.Error(err)
-	}
-	if err := k.Close(ctx); err != nil {
-		t.Error(err)
-	}
-}
-
 // One server under two names, or two databases of one, has one vote: for readers, too, and before anybody has a lock
 // by it.
 func TestOneServerIsOneVote(t *testing.T) {
@@ -308,27 +272,6 @@ func TestOneServerIsOneVote(t *testing.T) {
 	t.Cleanup(func() { other.Close() })
 	oneVote(t, "two names", conformance.Dial(t, addr), conformance.Dial(t, addr), another)
 	oneVote(t, "two databases", conformance.Dial(t, addr), other, another)
-}
-
-// A time that another client wrote may be the one that we write: it is no sign that two servers are one.
-func TestATimeIsNoWitness(t *testing.T) {
-	stands := clock.NewMock()
-	a := getsetlock.Classic{Options: getsetlock.Options{Dialect: getsetlock.Seconds}}
-	var servers []*oldredis.Server
-	var backends []compat.Backend
-	for range 3 {
-		s := oldredis.MustNew("2.4", oldredis.Options{Clock: stands}) // which does not tell who it is
-		servers, backends = append(servers, s), append(backends, compat.NewBackend(compat.Pooled(s), a))
-	}
-	l := must.Get(compat.NewLocker(backends[0], compat.Options{NoRenew: true, Clock: stands}).TryLock(background, "job", time.Hour))(t)
-	q := redlock.New(backends, redlock.Options{Clock: stands, Timeout: time.Minute, Grace: time.Minute})
-	whole, err := compat.NewLocker(q, compat.Options{NoRenew: true, Clock: stands, Timeout: time.Minute}).TryLock(background, "job", time.Hour)
-	if err != nil {
-		t.Fatalf("two of three are free: %v", err)
-	}
-	if held, _ := redis.String(servers[1].Dial().Do("GET", "job")); held != l.Token() || whole == nil {
-		t.Errorf("they hold %q, and the other client's %q was to be the same", held, l.Token())
-	}
 }
 
 func oneVote(t *testing.T, name string, pools ...compat.Pool) {
@@ -349,24 +292,4 @@ func oneVote(t *testing.T, name string, pools ...compat.Pool) {
 			}
 		})
 	}
-}
-
-// All servers are asked at once what they hold: two that hang cost the limit of one.
-func TestInspectAsksAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, slices.Repeat([]member{fleet[4]}, 5))
-		q, wires := w.quorum(redlock.Options{Grace: time.Hour}) // all five are to have it
-		w.acquire(q, "job")
-		wires[1].Expect(hangs.Of("GET"))
-		wires[4].Expect(hangs.Of("GET"))
-		var st compat.State
-		var err error
-		w.in(func() { st, err = q.Inspect(background, w.clock.Now, "job") },
-			step{func() bool {
-				return wires[0].ran("GET", "job") && wires[2].ran("GET", "job") && wires[3].ran("GET", "job") && wires[1].hangs() && wires[4].hangs() && rest(wires)
-			}, 250 * time.Millisecond})
-		if err != nil || st.Status != compat.StatusHeld || len(st.Holders) != 3 {
-			t.Errorf("%+v, %v; want held, by the word of three", st, err)
-		}
-	})
 }

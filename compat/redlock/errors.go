@@ -59,7 +59,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap returns what e amounts to and the errors that say nothing of the lock.
+// Unwrap returns the overall result, and every error of a server that is not about the lock.
 func (e *Error) Unwrap() []error {
 	var all []error
 	if e.kind != nil {
@@ -80,14 +80,14 @@ func (e *Error) Unwrap() []error {
 	return all
 }
 
-// ofLock reports that err is one of compat's own.
+// ofLock reports whether err is one of compat's own errors.
 func ofLock(err error) bool {
 	return slices.ContainsFunc([]error{
 		compat.ErrHeld, compat.ErrLost, compat.ErrForeign, compat.ErrUnsafeServer, compat.ErrUnknown, compat.ErrAborted, compat.ErrInvalid,
 	}, func(kind error) bool { return errors.Is(err, kind) })
 }
 
-// failed is the error of a step on q that amounts to kind.
+// failed returns the error of a step on q with kind as its overall result.
 func failed[T any](q *Quorum, step, key string, answers []answer[T], kind error) *Error {
 	e := &Error{Step: step, Key: key, Need: q.need, Of: len(q.servers), kind: kind}
 	for i, a := range answers {
@@ -101,8 +101,7 @@ func failed[T any](q *Quorum, step, key string, answers []answer[T], kind error)
 	return e
 }
 
-// unmarked is err without its mark that nothing was sent: one server's must not be taken for
-// that of all.
+// unmarked removes the mark "nothing was sent" from err: one server's mark must not be taken for that of all.
 func unmarked(err error) error {
 	for protocol.OutcomeOf(err) == protocol.NotSent {
 		inner := errors.Unwrap(err)
@@ -161,8 +160,7 @@ func (q *Quorum) count(votes []answer[compat.Grant]) (n count) {
 	return n
 }
 
-// elected returns nil if votes are a majority, and otherwise what the refusal
-// amounts to.
+// elected returns nil for a majority, and otherwise the overall refusal.
 func (q *Quorum) elected(key string, votes []answer[compat.Grant]) error {
 	n := q.count(votes)
 	spare := len(votes) - q.need // servers that can be done without
@@ -185,8 +183,8 @@ func (q *Quorum) elected(key string, votes []answer[compat.Grant]) error {
 	return protocol.NotSent.Mark(failed(q, "acquire", key, votes, nil))
 }
 
-// freeAt is when n of the servers held until ends will be free by themselves;
-// zero if that is not known.
+// freeAt returns the time at which n of the servers held until ends will be free by themselves; zero if it is not
+// known.
 func freeAt(n int, ends []time.Time) time.Time {
 	known := slices.DeleteFunc(slices.Clone(ends), time.Time.IsZero)
 	if n < 1 || n > len(known) {
@@ -196,7 +194,7 @@ func freeAt(n int, ends []time.Time) time.Time {
 	return known[n-1]
 }
 
-// hopeless reports that no majority is left to be had.
+// hopeless reports whether no majority is left.
 func (q *Quorum) hopeless(votes []answer[compat.Grant]) bool {
 	missed := 0
 	for _, v := range votes {
@@ -207,8 +205,7 @@ func (q *Quorum) hopeless(votes []answer[compat.Grant]) bool {
 	return missed > len(votes)-q.need
 }
 
-// voted reports that votes decide: a majority has granted, or none can be had any more and it is
-// certain why.
+// voted reports whether votes decide: a majority has granted, or none can any more and the reason is certain.
 func (q *Quorum) voted(votes []answer[compat.Grant]) bool {
 	granted, refused, broken := 0, 0, 0
 	for _, v := range votes {
@@ -226,25 +223,25 @@ func (q *Quorum) voted(votes []answer[compat.Grant]) bool {
 	return granted >= q.need || refused+broken > spare && (granted+refused >= q.need || broken > spare)
 }
 
-// A witness is what tells one server from another.
-type witness struct {
+// An identity tells one server from another.
+type identity struct {
 	id    string       // of its process; "": it does not tell
 	state compat.State // of the key, where it was read
 	read  bool
 }
 
-// twins looks whether two servers in the list are one, by another name or another database. It has one vote: a list
-// of two would never have a majority, and one of five tolerate less than it seems to. A pair is looked at until it is
-// known to be two: by the ids that INFO tells; or where one tells none, because both granted what one server grants
+// sameServers looks for two servers of the list that are one, by another name or another database. It has one vote: a
+// list of two would never have a majority, and one of five tolerate less than it seems to. A pair is looked at until it
+// is known to be two: by the ids that INFO tells; or where one tells none, because both granted what one server grants
 // once, or because what one has granted is not to be seen on the other. (With a token that is used twice it may be what
 // an earlier attempt left behind.) A pair that was found to be one is that until it is known to be two.
-func (q *Quorum) twins(ctx context.Context, now func() time.Time, key string, votes []answer[compat.Grant]) error {
+func (q *Quorum) sameServers(ctx context.Context, now func() time.Time, key string, votes []answer[compat.Grant]) error {
 	if q.o.Sequential || q.allDistinct.Load() {
 		return nil
 	}
 	took := func(i int) bool { return votes[i].err == nil }
 	held := func(i int) bool { return errors.Is(votes[i].err, compat.ErrHeld) }
-	seen := ask(ctx, q, round[witness]{
+	seen := ask(ctx, q, round[identity]{
 		limit: q.limit(0),
 		only: func(i int) bool {
 			for j := range votes {
@@ -254,7 +251,7 @@ func (q *Quorum) twins(ctx context.Context, now func() time.Time, key string, vo
 			}
 			return false
 		},
-		step: func(ctx context.Context, s *server, i int) (w witness, err error) {
+		step: func(ctx context.Context, s *server, i int) (w identity, err error) {
 			if w.id = s.Abilities().RunID(ctx, key); w.id == "" && (!took(i) || q.abilities.Shared) {
 				w.state, err = s.Inspect(ctx, now, key)
 				w.read = err == nil
@@ -275,12 +272,12 @@ func (q *Quorum) twins(ctx context.Context, now func() time.Time, key string, vo
 			}
 		}
 	}
-	return q.foundTwins()
+	return q.knownSame()
 }
 
-// foundTwins is ErrInvalid if two servers are known to be one: each time, whether this attempt
-// has shown it again or found the key held by another.
-func (q *Quorum) foundTwins() error {
+// knownSame returns ErrInvalid if two servers are known to be one. It does so at each attempt, also if this one has
+// found the key held by another client.
+func (q *Quorum) knownSame() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for j := range q.servers {
@@ -293,7 +290,7 @@ func (q *Quorum) foundTwins() error {
 	return nil
 }
 
-// distinct reports that the i-th and the j-th server are known to be two.
+// distinct reports whether the i-th and the j-th server are known to be two.
 func (q *Quorum) distinct(i, j int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -123,9 +123,8 @@ func (q *Quorum) read(ctx context.Context, now func() time.Time, key string) []a
 	})
 }
 
-// Find returns the lease that value, a lease's Value, stands for. It ends when value will no longer
-// be on a majority. Find returns ErrLost if value is not on a majority now, and an [*Error] if too
-// few servers answered to tell.
+// Find returns the lease with this Value. Its end is the time when value will no longer be on a majority. Find returns
+// ErrLost if value is not on a majority now, and an [*Error] if too few servers answered to tell.
 func (q *Quorum) Find(ctx context.Context, now func() time.Time, key, value string) (compat.Grant, error) {
 	l := compat.Grant{Lease: compat.Lease{Key: key, Value: value, Ambiguous: true}}
 	parts, err := q.parts(key, value)
@@ -170,8 +169,8 @@ func (q *Quorum) Find(ctx context.Context, now func() time.Time, key, value stri
 // persistent is how long a key without an end is taken to last when it is found.
 const persistent = time.Minute
 
-// Repair repairs the key, as each server's algorithm does, on every server that still has the value
-// that is in s, a State of Inspect.
+// Repair repairs the key by each server's own algorithm. It changes only servers with the value from s, a State of
+// Inspect.
 func (q *Quorum) Repair(ctx context.Context, now func() time.Time, s compat.State, ttl time.Duration) error {
 	parts, err := q.parts(s.Key, s.Value)
 	if err != nil {

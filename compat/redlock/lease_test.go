@@ -113,27 +113,6 @@ func TestExtendByTooFew(t *testing.T) {
 	}
 }
 
-// The same, and released without another extension.
-func TestReleaseAfterTooFew(t *testing.T) {
-	w := newWorld(t, stamps)
-	q, wires := w.quorum(redlock.Options{})
-	l := w.acquire(q, "job")
-	w.clock.Add(time.Second)
-	for _, x := range wires[2:] {
-		x.Cut()
-	}
-	if _, err := q.Extend(background, w.clock.Now, l, ttl); err == nil {
-		t.Fatal("extended by two of five")
-	}
-	for _, x := range wires {
-		x.Clear()
-	}
-	if err := q.Release(background, w.clock.Now, l); err != nil {
-		t.Error(err)
-	}
-	w.wantHeld("job", "-----")
-}
-
 // When a majority has forgotten the lease it is lost, and what is left of it is
 // released.
 func TestExtendLost(t *testing.T) {
@@ -408,20 +387,6 @@ func TestReleaseNotSent(t *testing.T) {
 	w.wantHeld("job", "-----")
 }
 
-// A lost message of a release costs nothing either.
-func TestReleaseLostAtOne(t *testing.T) {
-	for _, f := range []faulty.Fate{lost, unanswered} {
-		w := newWorld(t, fleet)
-		q, wires := w.quorum(redlock.Options{})
-		l := w.acquire(q, "job")
-		wires[3].Expect(once("EXEC", f))
-		if err := q.Release(background, w.clock.Now, l); err != nil {
-			t.Error(err)
-		}
-		w.wantHeld("job", "-----")
-	}
-}
-
 // A handle is enough for another process with the same list, as long as a
 // majority says so.
 func TestHandle(t *testing.T) {
@@ -664,29 +629,4 @@ func TestRepair(t *testing.T) {
 		q, _ := w.quorum(redlock.Options{Timeout: time.Hour})
 		w.untilLocked(q, 2*ttl) // one to watch, one to end
 	})
-}
-
-// A server that forgets votes twice: with another whose vote was free, that is
-// a second majority (any/restart-forgets). The lock can't prevent it; the test
-// says that it is so.
-func TestRestartForgets(t *testing.T) {
-	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
-	a, wires := w.quorum(redlock.Options{})
-	wires[2].Cut()
-	first := w.acquire(a, "job")
-	w.servers[1].FlushAll()
-	b, _ := w.quorum(redlock.Options{})
-	second := w.acquire(b, "job")
-	if now := w.clock.Now(); !now.Before(first.Until) || !now.Before(second.Until) {
-		t.Error("one of the two has ended")
-	}
-	if _, err := a.Extend(background, w.clock.Now, first, ttl); !errors.Is(err, compat.ErrLost) {
-		t.Errorf("the first learns of it with its next extension: %v, want ErrLost", err)
-	}
-	if st, err := b.Inspect(background, w.clock.Now, "job"); err != nil || st.Status != compat.StatusHeld {
-		t.Errorf("%+v, %v; want held by the second", st, err)
-	}
-	if _, err := b.Extend(background, w.clock.Now, second, ttl); err != nil {
-		t.Error(err)
-	}
 }

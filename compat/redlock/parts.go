@@ -42,8 +42,7 @@ func (q *Quorum) parts(key, value string) ([]part, error) {
 	return parts, nil
 }
 
-// open notes what the parts are of the lease that is known by n, if that does not say all, and has those of votes that
-// are late join them.
+// open notes the parts of the lease n where its Value does not say all of them, and lets late votes join them.
 func (q *Quorum) open(n id, m *moved, votes []answer[compat.Grant]) {
 	late := slices.ContainsFunc(votes, func(v answer[compat.Grant]) bool { return v.asked && !v.came })
 	q.mu.Lock()
@@ -55,8 +54,7 @@ func (q *Quorum) open(n id, m *moved, votes []answer[compat.Grant]) {
 	}
 }
 
-// join adds the i-th server's part to the attempt of m, and reports false if nobody has that
-// any more.
+// join adds the i-th server's part to the attempt of m. It reports false if that lease has ended.
 func (q *Quorum) join(m *moved, i int, p part) bool {
 	<-m.settled
 	q.mu.Lock()
@@ -69,7 +67,7 @@ func (q *Quorum) join(m *moved, i int, p part) bool {
 	return m.joins
 }
 
-// put adds a lease, and drops those that have ended if there are twice as many as there were. q.mu is held.
+// put adds a lease. It drops the ended ones whenever the number has doubled. q.mu is held.
 func (q *Quorum) put(n id, m *moved) {
 	q.moved[n] = m
 	if len(q.moved) <= 2*q.swept {

@@ -35,10 +35,9 @@ type poll[T any] struct {
 	stuck   bool             // what has not ended has outlasted clean too
 }
 
-// run has a goroutine for each server. They end with the caller's context, after the limit, or
-// when the round is over and what it leaves to be cleaned has had its time. One that is stuck for
-// a quarter longer than the limit, or for grace after the caller's context has ended, is left
-// behind, and cleans up after itself when it comes back.
+// run starts a goroutine for each server. They end with the caller's context, after the limit, or when the round is
+// over and what it leaves to be cleaned has had its time. One that is stuck for a quarter longer than the limit, or for
+// grace after the caller's context has ended, is left behind, and cleans up after itself when it comes back.
 func (p *poll[T]) run(caller context.Context, who []int) {
 	o := p.q.o
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(caller))
@@ -76,15 +75,15 @@ func sooner(c clock.Clock, t *clock.Timer, d time.Duration) *clock.Timer {
 	return c.Timer(d)
 }
 
-// state is how many have not answered, and whether that is enough.
+// state counts the servers without an answer, and reports if the answers are enough.
 func (p *poll[T]) state() (left int, enough bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.left, p.r.enough != nil && p.r.enough(p.answers)
 }
 
-// linger is how long those that have not answered are waited for when the others, which took took,
-// have decided. One that lagged behind the last time has only as long again.
+// linger returns the wait for the servers without an answer after the others have decided; took is the others' time. A
+// server that lagged behind the last time has only as long again.
 func (p *poll[T]) linger(took time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,7 +96,7 @@ func (p *poll[T]) linger(took time.Duration) time.Duration {
 	return d
 }
 
-// step is one server's.
+// step runs the step on one server, and cleans up if its answer came too late.
 func (p *poll[T]) step(ctx context.Context, i int) {
 	s := p.q.servers[i]
 	value, err := p.r.step(ctx, s, i)
@@ -132,8 +131,8 @@ func (p *poll[T]) step(ctx context.Context, i int) {
 	}
 }
 
-// clear is what becomes of an answer that came too late. One that came after the time for that
-// too has a limit of its own: nobody waits for it.
+// clear cleans up behind an answer after the round's end. After the time for cleaning too, it has a limit of its own:
+// nobody waits for it.
 func (p *poll[T]) clear(clean context.Context, stuck bool, s *server, i int, value T, err error) {
 	if stuck {
 		ctx, cancel := context.WithCancelCause(context.WithoutCancel(clean))
@@ -177,7 +176,7 @@ func (p *poll[T]) leave(caller context.Context, who []int, decided bool, cancel 
 	}
 }
 
-// giveUp has nobody wait any more for steps that are stuck.
+// giveUp ends the wait for stuck steps.
 func (p *poll[T]) giveUp(done func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

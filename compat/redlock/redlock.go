@@ -121,7 +121,7 @@ type Quorum struct {
 	invalid error // why it is none
 
 	abilities   compat.Abilities
-	allDistinct atomic.Bool    // the servers are; see twins
+	allDistinct atomic.Bool    // the servers are; see sameServers
 	trip        atomic.Int64   // in which a majority answers, in nanoseconds
 	crew        *cleaning.Crew // where there is no Locker's
 
@@ -186,8 +186,8 @@ func (q *Quorum) valid(key string, ttl time.Duration) error {
 	return nil
 }
 
-// Abilities say that the lock is shared if its servers' locks are, and that it can change its value
-// if each of them can. They have no Epoch: each server has its own.
+// Abilities describe the quorum: shared if its servers' locks are; able to change its value if each of them can. They
+// have no Epoch: each server has its own.
 func (q *Quorum) Abilities() compat.Abilities { return q.abilities }
 
 // Acquire asks every server for key until now+ttl. With a majority before the lease's Until, the
@@ -216,7 +216,7 @@ func (q *Quorum) Acquire(ctx context.Context, now func() time.Time, key string, 
 	return l, err
 }
 
-// acquire is one vote.
+// acquire holds one vote.
 func (q *Quorum) acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Grant, error) {
 	l := compat.Grant{Lease: compat.Lease{Key: key, How: protocol.Free, Ambiguous: true}}
 	l.Until = now().Add(ttl - q.o.Drift(ttl))
@@ -224,8 +224,8 @@ func (q *Quorum) acquire(ctx context.Context, now func() time.Time, key string, 
 	settled := func() { close(m.settled) } // it is known what becomes of the parts that come late
 	votes := q.ballot(ctx, bid{now: now, key: key, ttl: ttl, m: m, enough: q.voted})
 	err := q.elected(key, votes)
-	if twins := q.twins(ctx, now, key, votes); twins != nil {
-		err = twins
+	if same := q.sameServers(ctx, now, key, votes); same != nil {
+		err = same
 	}
 	if err == nil && !now().Before(l.Until) {
 		err = fmt.Errorf("%w: %q: the servers took longer to answer than the lease lasts", compat.ErrLost, key)
@@ -277,8 +277,8 @@ func (q *Quorum) ballot(ctx context.Context, b bid) []answer[compat.Grant] {
 	})
 }
 
-// undo releases what an attempt that failed because of why has taken, or may have taken. It
-// waits no longer for that than it takes to know whether others can have a majority.
+// undo releases all parts of a failed attempt, also those that may have been taken; why is its error. It waits until it
+// is known if others can have a majority, and no longer.
 func (q *Quorum) undo(ctx context.Context, now func() time.Time, l compat.Grant, votes []answer[compat.Grant], why error) (compat.Grant, error) {
 	ctx, done := q.cleanup(ctx)
 	defer done()
@@ -316,11 +316,10 @@ func (q *Quorum) undo(ctx context.Context, now func() time.Time, l compat.Grant,
 	return l, failed(q, "acquire", l.Key, votes, nil)
 }
 
-// Extend asks the servers on which we hold the key to hold it until now+ttl. With a majority of
-// them the lease's end moves. If no majority is ours any more, it releases the rest and returns
-// ErrLost. If too few answered, nothing is lost yet: it returns an [*Error], inside an ErrUnknown
-// if the extension may have reached a majority. The lease that it returns then has the earlier of
-// the two ends, unless a majority is known to have the old one still. An extension that takes
+// Extend asks the servers with our parts to hold the key until now+ttl. With a majority of them the lease's end moves.
+// If no majority is ours any more, it releases the rest and returns ErrLost. If too few answered, nothing is lost yet:
+// it returns an [*Error], inside an ErrUnknown if the extension may have reached a majority. The lease that it returns
+// then has the earlier of the two ends, unless a majority is known to have the old one still. An extension that takes
 // longer than its own ttl loses the lock.
 //
 // A server that refused the acquisition, or has since lost its part, is asked for it again when a majority was
@@ -385,7 +384,7 @@ type extension struct {
 	sure     int  // parts of which nothing may
 }
 
-// extended counts the answers to an extension of l, and notes in its parts and in next what they came to.
+// extended counts the answers to an extension of l. It notes their results in parts and in next.
 func (q *Quorum) extended(l compat.Grant, next *compat.Grant, parts []part, answers []answer[compat.Grant]) (t extension) {
 	for i, a := range answers {
 		kind := t.add(a.asked && !parts[i].fresh, a.err)
@@ -414,8 +413,8 @@ func (q *Quorum) extended(l compat.Grant, next *compat.Grant, parts []part, answ
 	return t
 }
 
-// refill asks the servers that have no part of l, which a majority has until a moment, for one, and returns the Value
-// of the lease. They are waited for as late votes are.
+// refill asks each server without a part of l for one, and returns the Value of the lease. A majority has l until a
+// moment. Answers are waited for as late votes are.
 func (q *Quorum) refill(ctx context.Context, now func() time.Time, l compat.Grant, parts []part, until time.Time,
 	ttl time.Duration) string {
 	q.forget(l)
@@ -441,11 +440,10 @@ func (q *Quorum) refill(ctx context.Context, now func() time.Time, l compat.Gran
 	return value
 }
 
-// Release releases the key on every server that holds or may hold our part. It is done when other
-// clients can get a majority; what servers that can't be reached still hold ends with its ttl.
-// Slower servers are released in the background, within the Locker's Options.Cleanup. It returns
-// ErrLost if no majority was ours any more, and releases the rest. If others can't get a majority
-// yet, the outcome is unknown: release again, or wait for the ttl.
+// Release releases the key on every server with our part, or what may be our part. It is done when other clients can
+// get a majority; what servers that can't be reached still hold ends with its ttl. Slower servers are released in the
+// background, within the Locker's Options.Cleanup. It returns ErrLost if no majority was ours any more, and releases
+// the rest. If others can't get a majority yet, the outcome is unknown: release again, or wait for the ttl.
 func (q *Quorum) Release(ctx context.Context, now func() time.Time, l compat.Grant) error {
 	parts, err := q.parts(l.Key, l.Value)
 	if err != nil {
@@ -485,7 +483,7 @@ func (q *Quorum) Release(ctx context.Context, now func() time.Time, l compat.Gra
 	return failed(q, "release", l.Key, answers, nil)
 }
 
-// limit bounds a step for a lease of ttl; 0: one that is for none.
+// limit returns the time limit of a step for a lease of ttl, or for no lease if ttl is 0.
 func (q *Quorum) limit(ttl time.Duration) time.Duration {
 	most := q.o.Timeout
 	if most <= 0 {
@@ -497,7 +495,7 @@ func (q *Quorum) limit(ttl time.Duration) time.Duration {
 	return most
 }
 
-// lease is our lease on one server.
+// lease returns our lease on one server.
 func (q *Quorum) lease(l compat.Grant, p part) compat.Grant {
 	l.Value, l.Ambiguous = p.values[0], p.ambiguous
 	if len(q.servers) > 1 {
@@ -509,7 +507,7 @@ func (q *Quorum) lease(l compat.Grant, p part) compat.Grant {
 // A tally counts what became of the parts of a lease.
 type tally struct{ done, lost, undone, unknown int }
 
-// add counts one part, and returns under what.
+// add counts one part, and returns the counter.
 func (t *tally) add(asked bool, err error) *int {
 	n := &t.undone
 	switch {

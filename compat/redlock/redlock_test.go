@@ -299,25 +299,6 @@ func TestReaders(t *testing.T) {
 	}
 }
 
-// A request or a reply that is lost at one server costs nothing: its part is
-// looked for there, and given the TTL that was not sent.
-func TestLostAtOne(t *testing.T) {
-	for _, f := range []faulty.Fate{lost, unanswered} {
-		w := newWorld(t, []member{{"2.4", txlock.Classic{}}, fleet[3], fleet[4]})
-		q, wires := w.quorum(redlock.Options{})
-		w.acquire(q, "warm")
-		wires[0].Expect(once("SETNX", f))
-		l := w.acquire(q, "job")
-		if got, want := l.Value, strings.Join(w.values("job"), ","); got != want {
-			t.Errorf("Value %q, want %q", got, want)
-		}
-		w.clock.Add(ttl - time.Second)
-		w.wantHeld("job", "xxx")
-		w.clock.Add(2 * time.Second)
-		w.wantHeld("job", "---")
-	}
-}
-
 // A server that dies with our request may have run it. A minority of those
 // changes nothing: the lock was had or not, and what may be there is given back if
 // the server comes back in time.

@@ -22,7 +22,7 @@ type server struct {
 	unfit atomic.Pointer[error] // why it can't be part of the quorum, when it last answered
 }
 
-// vote asks for one part, and remembers whether the server is one that can vote.
+// vote asks for one part, and remembers if the server can vote.
 func (s *server) vote(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Grant, error) {
 	l, err := s.Acquire(ctx, now, key, ttl)
 	switch {
@@ -54,9 +54,8 @@ func (s *server) drop(ctx context.Context, now func() time.Time, l compat.Grant,
 	return s.Release(ctx, now, l)
 }
 
-// look finds out which of a doubtful part's values the key holds, and until
-// when: it may not have been taken or extended when the others were. l is the
-// part's lease if it followed them.
+// look reads the value and the end of a part in doubt: it may not have been taken or extended when the others were. l
+// is the part's lease if it followed them.
 func (s *server) look(ctx context.Context, now func() time.Time, l compat.Grant, p part) (compat.Grant, error) {
 	if !p.doubt {
 		return l, nil
@@ -76,23 +75,21 @@ func (s *server) look(ctx context.Context, now func() time.Time, l compat.Grant,
 	return l, nil
 }
 
-// open reports that err leaves it open whether the step was done.
+// open reports whether err leaves the outcome of a step unknown.
 func open(err error) bool { return protocol.OutcomeOf(err) == protocol.Unknown }
 
 func isLost(err error) bool { return errors.Is(err, compat.ErrLost) }
 
-// gone reports that after a release that ended with err nothing of ours is left.
+// gone reports whether nothing of ours is left after a release with this error.
 func gone(err error) bool { return err == nil || isLost(err) }
 
-// mayHold reports that a server on which an acquisition of part ended with err
-// may hold it, and that a release can tell. With a value that others may write
-// too it can't: that is left to its end.
+// mayHold reports whether a server may hold part after an acquisition with this error, in a way for a release to tell.
+// A release can't tell a value that others may write too: that is left to its end.
 func mayHold(part compat.Grant, err error) bool {
 	return part.Value != "" && (err == nil || open(err) && !part.Ambiguous)
 }
 
-// tooSlow says of a step whose time was up that it was, and not that somebody
-// cancelled it.
+// tooSlow replaces a cancellation by ErrTimeout: the step's time was up, and nobody cancelled it.
 func tooSlow(err error) error {
 	if err == nil || !errors.Is(err, context.Canceled) || errors.Is(err, compat.ErrTimeout) {
 		return err

@@ -27,7 +27,7 @@ const valuesAtMost = 4
 
 func (p part) held() bool { return len(p.values) > 0 }
 
-// partOf is the part that an acquisition of l left behind when it ended with err.
+// partOf returns our part behind an acquisition of l that ended with err.
 func partOf(l compat.Grant, err error) part {
 	if !mayHold(l, err) {
 		return part{}
@@ -35,7 +35,7 @@ func partOf(l compat.Grant, err error) part {
 	return part{values: []string{l.Value}, doubt: err != nil, ambiguous: l.Ambiguous}
 }
 
-// after is p after an extension that asked for next and ended with err.
+// after returns the part behind an extension to next that ended with err.
 func (p part) after(next compat.Grant, err error) part {
 	switch {
 	case err == nil:
@@ -49,7 +49,7 @@ func (p part) after(next compat.Grant, err error) part {
 	return p
 }
 
-// in returns which of p's values st has, "" if none, and until when.
+// in returns the value of p's in st, "" if none, and its end.
 func (p part) in(st compat.State) (value string, until time.Time) {
 	if st.Status != compat.StatusHeld && st.Status != compat.StatusPersistent {
 		return "", time.Time{}
@@ -99,7 +99,7 @@ func format(parts []part) string {
 	return strings.Join(texts, ",")
 }
 
-// parse reads what format wrote for n servers.
+// parse reads the format for n servers.
 func parse(value string, n int) ([]part, error) {
 	texts := strings.Split(value, ",")
 	if same, ok := strings.CutPrefix(value, "*"); ok {

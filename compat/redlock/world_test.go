@@ -210,18 +210,6 @@ var (
 	runsAndHangs = faulty.Fate{After: faulty.Forever}
 )
 
-// once gives a fate to the first command of that name.
-func once(name string, f faulty.Fate) faulty.Hook {
-	over := false
-	return func(m faulty.Message) faulty.Fate {
-		if over || m.Name != name {
-			return faulty.Fate{}
-		}
-		over = true
-		return f
-	}
-}
-
 // dies takes the server away with what meets the fate.
 func dies(f faulty.Fate) faulty.Fate {
 	f.Cut = true
@@ -247,14 +235,14 @@ func (w *wire) source() compat.Source {
 	return s
 }
 
-// rest reports that all that were asked have answered, but those that hang.
+// rest reports whether all that were asked have answered, but those that hang.
 func rest(wires []*wire) bool {
 	return !slices.ContainsFunc(wires, func(w *wire) bool { return w.Open() > w.Hanging() })
 }
 
 func (w *wire) hangs() bool { return w.Hanging() > 0 }
 
-// ran reports that the command name on key was sent.
+// ran reports whether the command name on key was sent.
 func (w *wire) ran(name, key string) bool {
 	return slices.ContainsFunc(w.Sent(), func(m faulty.Message) bool { return m.Name == name && m.Args[0] == key })
 }

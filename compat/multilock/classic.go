@@ -90,7 +90,7 @@ func (g GetSetClassic) Extend(now time.Time, l protocol.Lease, ttl time.Duration
 	}}, err
 }
 
-// Release reads the keys and deletes those that are ours: in between another client may take one (getset/paused-release).
+// Release reads the keys and deletes ours. In between another client may take one (getset/paused-release).
 func (g GetSetClassic) Release(l protocol.Lease) protocol.Change {
 	return protocol.Change{Key: l.Key, Value: l.Value, By: func(c *protocol.Conn) ([]any, error) {
 		keys, err := Split(l.Key)
@@ -109,12 +109,12 @@ func (g GetSetClassic) Release(l protocol.Lease) protocol.Change {
 	}}
 }
 
-// Inspect reads all values, and the TTLs that should not be there: one round trip.
+// Inspect reads all values and their TTLs in one round trip. The keys should have no TTL.
 func (g GetSetClassic) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error) {
 	return inspect(c, now, key, "TTL", g.Options)
 }
 
-// Traits say that it checks the server.
+// Traits make the Locker check the server.
 func (g GetSetClassic) Traits() protocol.Traits {
 	return protocol.Traits{Rotates: true, Check: g.check}
 }

@@ -4,7 +4,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// draw are the commands that draw a number for each of keys.
+// draw returns the commands for a new number of each of keys.
 func draw(keys []string) []protocol.Cmd {
 	var cmds []protocol.Cmd
 	for _, k := range keys {
@@ -13,11 +13,10 @@ func draw(keys []string) []protocol.Cmd {
 	return cmds
 }
 
-// fence returns the one number that is the fence of all keys: the highest of those that were
-// drawn. It raises the counters that are behind, while the keys are held: the next client that
-// takes one of them draws a higher number. Neither the highest alone would do (the next holder
-// of a key whose counter is behind would draw a lower one, and be refused) nor each key's own
-// (a lease has one).
+// fence returns the highest number drawn: the one fence of all keys. It raises the counters that are behind, while the
+// keys are held: the next client that takes one of them draws a higher number. Neither the highest alone would do (the
+// next holder of a key whose counter is behind would draw a lower one, and be refused) nor each key's own (a lease has
+// one).
 func fence(c *protocol.Conn, keys []string, drawn []any) (int64, error) {
 	numbers := make([]int64, len(drawn))
 	for i, n := range drawn {
@@ -36,8 +35,8 @@ func fence(c *protocol.Conn, keys []string, drawn []any) (int64, error) {
 	return high, nil
 }
 
-// raise returns the highest of numbers, and the commands that bring the other counters up to
-// it. Numbers drawn in between by attempts that were refused only carry them further.
+// raise returns the highest of numbers, and the commands to bring the other counters up to it. Numbers drawn in between
+// by refused attempts only carry them further.
 func raise(keys []string, numbers []int64) (int64, []protocol.Cmd) {
 	var high int64
 	for _, n := range numbers {
@@ -52,8 +51,8 @@ func raise(keys []string, numbers []int64) (int64, []protocol.Cmd) {
 	return high, cmds
 }
 
-// fenced is what the replies to an extension become: of the last ones, which are the numbers
-// drawn for keys, if any were, the set's fence is left.
+// fenced puts the set's fence in the place of the numbers drawn for its keys: the last replies to an extension, if drew
+// is set.
 func fenced(c *protocol.Conn, keys []string, replies []any, drew bool) ([]any, error) {
 	if !drew {
 		return replies, nil

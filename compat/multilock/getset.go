@@ -64,19 +64,19 @@ func (g GetSet) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotat
 	}}, err
 }
 
-// Release deletes the keys that still have our time on them. It may come late: a client that
-// took over has changed the value.
+// Release deletes the keys that still have our time on them. It may come late: a client that took over has changed the
+// value.
 func (g GetSet) Release(l protocol.Lease) protocol.Change { return release(l) }
 
-// Inspect reads all values, and the TTLs that should not be there: one round trip.
+// Inspect reads all values and their TTLs in one round trip. The keys should have no TTL.
 func (g GetSet) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error) {
 	return inspect(c, now, key, "TTL", g.Options)
 }
 
-// Traits say that it checks the server.
+// Traits make the Locker check the server.
 func (g GetSet) Traits() protocol.Traits { return protocol.Traits{Rotates: true, Check: g.check} }
 
-// check is getsetlock.Guarded's, and asks for MSETNX.
+// check returns ErrUnsafeServer where getsetlock.Guarded's check does, or without a MSETNX that is all or nothing.
 func (g GetSet) check(c *protocol.Conn, key string) error {
 	if err := ability.Check(c, first(key), false, getsetlock.Guarded{}.Needs("multilock.GetSetClassic")...); err != nil {
 		return err

@@ -32,12 +32,12 @@ type inTurn struct {
 	open map[[2]string]compat.Grant // by key and value, which is not every dialect's own: extensions of sets whose outcome is unknown
 }
 
-// New returns the Backend that locks sets of keys over any algorithm, one key after the other: on a cluster each on the
+// New returns a Backend to lock sets of keys over any algorithm, one key after the other: on a cluster each on the
 // server that has it. It is for [compat.NewLocker]. The algorithm must be safe on all servers of source.
 //
-// While it takes a set, others may see a part of it held; a client that is refused for that reason
-// asks again. A client that dies between two keys leaves the first ones held until their leases
-// end. All keys of a set are one step: the Locker's Options.Timeout bounds them together.
+// While it takes a set, others may see a part of it held; a client that is refused for that reason asks again. A client
+// that dies between two keys leaves the first ones held until their leases end. All keys of a set are one step: the
+// Locker's Options.Timeout bounds them together.
 func New(source compat.Source, a protocol.Algorithm) compat.Backend {
 	return &inTurn{one: compat.Settled(compat.NewBackend(source, a)), counters: compat.NewBackend(source, counter{}), open: map[[2]string]compat.Grant{}}
 }
@@ -93,7 +93,7 @@ func (b *inTurn) Extend(ctx context.Context, now func() time.Time, l compat.Gran
 	return next, nil
 }
 
-// Release releases all keys that are ours, the last one first.
+// Release releases all keys of ours, the last one first.
 func (b *inTurn) Release(ctx context.Context, now func() time.Time, l compat.Grant) error {
 	parts, err := b.split(l)
 	if err != nil {

@@ -30,9 +30,9 @@ func Join(keys ...string) string {
 	return opening + strings.Join(set, ",") + ")"
 }
 
-// Split returns the keys that were joined, in the order of their bytes, each with the prefix before
-// Join's text: "shop:all(a,b)" is "shop:a" and "shop:b". It returns [protocol.ErrInvalid] for a text
-// that Join did not make, and for an empty key.
+// Split returns the keys that were joined, in the order of their bytes, each with the prefix before Join's text:
+// "shop:all(a,b)" is "shop:a" and "shop:b". It returns [protocol.ErrInvalid] for a text not made by Join, and for an
+// empty key.
 func Split(joined string) ([]string, error) {
 	at := strings.LastIndex(joined, opening) // Join escapes every other "("
 	if at < 0 || !strings.HasSuffix(joined, ")") {
@@ -53,7 +53,7 @@ func Split(joined string) ([]string, error) {
 	return keys, nil
 }
 
-// lockable are the keys of a set that is to be locked.
+// lockable returns the keys of a set, unless one is reserved.
 func lockable(joined string) ([]string, error) {
 	keys, err := Split(joined)
 	for _, k := range keys {

@@ -33,16 +33,6 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// A prefix belongs to each of the keys, and may itself look like a set.
-func TestSplitWithPrefix(t *testing.T) {
-	for _, prefix := range []string{"shop:", "all(x,y)", "all(", "{1}", "%28"} {
-		keys, err := multilock.Split(prefix + multilock.Join("b", "a(1)"))
-		if want := []string{prefix + "a(1)", prefix + "b"}; err != nil || !slices.Equal(keys, want) {
-			t.Errorf("behind %q: %q, %v; want %q", prefix, keys, err, want)
-		}
-	}
-}
-
 // What Join did not make is refused: one set must not have two names, and a
 // key that was meant for a lock of one key must not be read as a set.
 func TestSplitRefuses(t *testing.T) {

@@ -10,8 +10,7 @@ import (
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
-// stamp returns the keys of a set, and the lease that a getsetlock of o's would ask for: one
-// time, the same on every key.
+// stamp returns the keys of a set, and the lease for a getsetlock of o's: one time, the same on every key.
 func stamp(o getsetlock.Options, key string, now time.Time, ttl time.Duration) ([]string, protocol.Lease, error) {
 	keys, err := lockable(key)
 	if err != nil {
@@ -21,16 +20,15 @@ func stamp(o getsetlock.Options, key string, now time.Time, ttl time.Duration) (
 	return keys, l, err
 }
 
-// restamp is stamp for an extension of l. draws says that l has no fence and is to have one: it
-// was adopted, or its number was lost with the reply.
+// restamp does so for an extension of l. draws tells it to draw a fence, as l has none: it was adopted, or its number
+// was lost with the reply.
 func restamp(o getsetlock.Options, now time.Time, l protocol.Lease, ttl time.Duration) (keys []string, next protocol.Lease, draws bool, err error) {
 	keys, next, err = stamp(o, l.Key, now, ttl)
 	next.Fence, next.How = l.Fence, l.How
 	return keys, next, o.Fence && l.Fence == 0, err
 }
 
-// write is the command, MSETNX or MSET, that puts value on all keys, and those that draw their
-// fences.
+// write returns the MSETNX or MSET of value on all keys, and the commands to draw their fences.
 func write(name string, keys []string, value string, fenced bool) []protocol.Cmd {
 	cmd := protocol.Cmd{name}
 	for _, k := range keys {
@@ -48,11 +46,11 @@ func msetnx(c *protocol.Conn, fenced bool, keys []string, l *protocol.Lease) (bo
 	cmds := write("MSETNX", keys, l.Value, fenced)
 	if !fenced {
 		won, err := redis.Bool(c.Do(cmds[0][0].(string), cmds[0][1:]...))
-		return won, apart(c, err)
+		return won, crossSlot(c, err)
 	}
 	replies, err := c.Exec(cmds...)
 	if err != nil {
-		return false, apart(c, err)
+		return false, crossSlot(c, err)
 	}
 	if replies[0] != int64(1) {
 		return false, nil
@@ -78,7 +76,7 @@ func makeAll(c *protocol.Conn, fenced bool, keys []string, l *protocol.Lease, ta
 
 var errGone = errors.New("none of the keys is there")
 
-// dead is nil if all keys that are there are dead; errGone, or ErrHeld by the one that ends last.
+// dead returns nil if no key is alive, errGone if none is there, and otherwise ErrHeld by the key that ends last.
 func dead(o getsetlock.Options, all []found, now time.Time) error {
 	var states []protocol.State
 	for _, f := range all {

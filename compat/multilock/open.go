@@ -8,8 +8,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// unknown is an extension that stopped on the way: l is what may stand, and ends with the first
-// of its keys, extended or not. It is remembered until then, for Inspect to recognise.
+// unknown returns an extension that stopped on the way, as the lease l that may stand: it ends with the first of its
+// keys, extended or not. It is remembered until then, for Inspect to recognise.
 func (b *inTurn) unknown(now func() time.Time, l compat.Grant, err error) (compat.Grant, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -19,7 +19,7 @@ func (b *inTurn) unknown(now func() time.Time, l compat.Grant, err error) (compa
 	return l, &protocol.UnknownError{Lease: l.Lease, Err: inPart{err}}
 }
 
-// recognised are the values of extensions of unknown outcome that the keys show to be ours.
+// recognised returns the values of extensions of unknown outcome that the keys show to be ours.
 func (b *inTurn) recognised(key string, states []protocol.State) (all []protocol.Holder) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

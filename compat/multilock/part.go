@@ -13,12 +13,12 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// either are the values that a key may hold as ours, the likeliest first.
-func either(part compat.Grant) []string { return append([]string{part.Value}, part.Or...) }
+// possible returns the values that a key may hold as ours, the likeliest first.
+func possible(part compat.Grant) []string { return append([]string{part.Value}, part.Or...) }
 
 // heldBy reports whether st shows one of them, and until when.
 func heldBy(part compat.Grant, st protocol.State) (until time.Time, yes bool) {
-	for _, v := range either(part) {
+	for _, v := range possible(part) {
 		if v != "" && st.Holds(v) {
 			return st.End(v), true
 		}
@@ -31,12 +31,12 @@ var (
 	unescapeValue = strings.NewReplacer("%25", "%", "%2C", ",", "%28", "(", "%29", ")", "%7C", "|")
 )
 
-// list makes one value of those of the keys of a set, in their order: "x,y", or "x,y|z" where
-// the second key may hold y or z.
+// list makes one value of the values of a set's keys, in their order: "x,y", or "x,y|z" where the second key may hold y
+// or z.
 func list(parts []compat.Grant) string {
 	all := make([]string, len(parts))
 	for i, p := range parts {
-		of := either(p)
+		of := possible(p)
 		for n, v := range of {
 			of[n] = escapeValue.Replace(v)
 		}
@@ -45,8 +45,8 @@ func list(parts []compat.Grant) string {
 	return strings.Join(all, ",")
 }
 
-// joined makes one lease of those of the keys of a set. It ends with the first of them. What a
-// lease carries for the engine is the first key's: that is asked for before the others.
+// joined makes one lease of the leases of a set's keys. It ends with the first of them. What a lease carries for the
+// engine is the first key's: that is asked for before the others.
 func joined(key string, parts []compat.Grant) compat.Grant {
 	l := parts[0]
 	l.Key, l.Until, l.Fence, l.How, l.Ambiguous, l.Or, l.Rotate = key, time.Time{}, 0, protocol.Free, true, nil, false
@@ -60,7 +60,7 @@ func joined(key string, parts []compat.Grant) compat.Grant {
 	return l
 }
 
-// split makes of a lease those of its keys. A value that is not one of as many keys is nobody's.
+// split returns the leases of the keys of l. A value of another number of keys is nobody's.
 func (b *inTurn) split(l compat.Grant) ([]compat.Grant, error) {
 	keys, err := Split(l.Key)
 	if err != nil {
@@ -82,8 +82,8 @@ func (b *inTurn) split(l compat.Grant) ([]compat.Grant, error) {
 	return parts, nil
 }
 
-// fenced is the lease of parts with its fence, for which it raises the counters that are
-// behind. If one could not be raised there is none, and an extension draws again.
+// fenced returns the lease of parts with its fence, and raises the counters that are behind. If one could not be raised
+// there is none, and an extension draws again.
 func (b *inTurn) fenced(ctx context.Context, now func() time.Time, key string, parts []compat.Grant, ttl time.Duration) (compat.Grant, error) {
 	l := joined(key, parts)
 	var high int64
@@ -119,12 +119,12 @@ func (counter) Extend(_ time.Time, l protocol.Lease, _ time.Duration, _ bool) (p
 	}}, nil
 }
 
-// lostOne reports that err says of one key that it is not ours.
+// lostOne reports whether one key is not ours any more, by err.
 func lostOne(err error) bool {
 	return protocol.OutcomeOf(err) == protocol.Refused && (errors.Is(err, protocol.ErrLost) || errors.Is(err, protocol.ErrForeign))
 }
 
-// lostPart is what was seen of the key that a set has lost.
+// lostPart returns the error of a set that has lost key.
 func lostPart(key string, err error) error {
 	if err == protocol.ErrLost { // no more than that
 		return fmt.Errorf("%w: %q", err, key)

@@ -9,7 +9,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// Abilities are the algorithm's: a set of readers is shared as each of them is.
+// Abilities returns the algorithm's: a set of readers is shared as each of them is.
 func (b *inTurn) Abilities() compat.Abilities {
 	one := b.one.Abilities()
 	return compat.Abilities{Shared: one.Shared, Rotates: one.Rotates, Epoch: one.Epoch, Valid: func(key string, ttl time.Duration) error {
@@ -36,7 +36,7 @@ func (b *inTurn) Inspect(ctx context.Context, now func() time.Time, key string) 
 		}
 		ours[i].Value, until = states[i].Value, earliest(until, states[i].Until)
 	}
-	st := together(key, states)
+	st := stateOfSet(key, states)
 	if st.Status != protocol.StatusFree {
 		all := protocol.Holder{Value: list(ours), Until: until}
 		st.Holders = append(append([]protocol.Holder{all}, b.recognised(key, states)...), st.Holders...)
@@ -47,8 +47,8 @@ func (b *inTurn) Inspect(ctx context.Context, now func() time.Time, key string) 
 	return st, nil
 }
 
-// Find returns the lease that value stands for if any of its keys is still ours: Extend and
-// Release then find that not all are, and release those that are.
+// Find returns the lease with this value if any of its keys is still ours. Extend and Release then find that not all
+// are, and release those that are.
 func (b *inTurn) Find(ctx context.Context, now func() time.Time, key, value string) (compat.Grant, error) {
 	l := compat.Grant{Lease: protocol.Lease{Key: key, Value: value, Ambiguous: true}}
 	parts, err := b.split(l)
@@ -72,10 +72,10 @@ func (b *inTurn) Find(ctx context.Context, now func() time.Time, key, value stri
 	return l, nil
 }
 
-// repairable reports whether the Locker may come to repair what s shows.
+// repairable reports whether the Locker may repair the key in state s.
 func repairable(s protocol.State) bool { return s.Status == protocol.StatusPersistent || s.Watch > 0 }
 
-// Repair repairs the key of the set that holds st.Value, if it is still as it was seen.
+// Repair repairs the key with st.Value, if it is still as it was seen.
 func (b *inTurn) Repair(ctx context.Context, now func() time.Time, st protocol.State, ttl time.Duration) error {
 	keys, err := Split(st.Key)
 	if err != nil {

@@ -29,12 +29,12 @@ type inspector interface {
 	Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error)
 }
 
-// inspectOne is what one makes of a key's value and TTL.
+// inspectOne has one read a key's value and TTL from these replies.
 func inspectOne(one inspector, now time.Time, key string, value, ttl any) (protocol.State, error) {
 	return one.Inspect(protocol.NewConn(recorded{value, ttl}), now, key)
 }
 
-// inspect reads all keys of a set in one round trip, and has one say what each means.
+// inspect reads all keys of a set in one round trip, and has one read each.
 func inspect(c *protocol.Conn, now time.Time, key, ttl string, one inspector) (protocol.State, error) {
 	st := protocol.State{Key: key, Status: protocol.StatusFree, TTL: protocol.NoTTL}
 	keys, err := Split(key)
@@ -55,5 +55,5 @@ func inspect(c *protocol.Conn, now time.Time, key, ttl string, one inspector) (p
 			return st, err
 		}
 	}
-	return together(key, states), nil
+	return stateOfSet(key, states), nil
 }

@@ -183,41 +183,6 @@ func TestPrefix(t *testing.T) {
 	})
 }
 
-// A waiter for a set gets it when the last of its keys is free, and not before.
-func TestWaitsForAll(t *testing.T) {
-	everywhere(t, func(w world) {
-		first, second := w.try(w.singles(), "a"), w.try(w.singles(), "b")
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			lock, err := w.sets().Lock(background, multilock.Join("a", "b"), ttl)
-			if err != nil {
-				w.t.Error(err)
-				return
-			}
-			lock.Release(background) //nolint:errcheck
-		}()
-		for n, lock := range []*compat.Lock{first, second} {
-			for range 3 {
-				select {
-				case at := <-w.pauses:
-					w.clock.Add(at.Sub(w.clock.Now()))
-				case <-done:
-					w.t.Fatalf("got the set with %d of two keys free", n)
-				}
-			}
-			<-w.pauses
-			w.pauses <- w.clock.Now().Add(500 * time.Millisecond)
-			if err := lock.Release(background); err != nil {
-				w.t.Error(err)
-			}
-		}
-		if took := w.until(done); took > time.Second {
-			w.t.Errorf("the set was had %v after its last key was free", took)
-		}
-	})
-}
-
 // A set of which one key is lost is lost, and what is left of it is released:
 // by an extension, by a release, by a token alone.
 func TestLosingOne(t *testing.T) {
@@ -502,25 +467,5 @@ func TestCancelled(t *testing.T) {
 			cancel()
 			w.free("a", "b")
 		}
-	})
-}
-
-// A handle names the whole set to another process.
-func TestHandle(t *testing.T) {
-	everywhere(t, func(w world) {
-		o := w.options()
-		o.Prefix = "shop:"
-		lock := w.try(w.way.set(compat.Pooled(w.server), false, o), multilock.Join("a", "b(1)"))
-		h, err := lock.Detach(background)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		if err = h.UnmarshalText([]byte(h.String())); err != nil {
-			w.t.Fatal(err)
-		}
-		if err := w.way.set(compat.Pooled(w.server), false, o).ReleaseHandle(background, h); err != nil {
-			w.t.Error(err)
-		}
-		w.free("shop:a", "shop:b(1)")
 	})
 }

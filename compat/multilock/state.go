@@ -6,9 +6,9 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// together is the state of a set: that of the key that keeps others out longest, and as holders
-// all values that were found, each with the end of the first of its keys.
-func together(key string, keys []protocol.State) protocol.State {
+// stateOfSet returns the state of the key that keeps others out longest. Its holders are all values found, each with
+// the end of the first of its keys.
+func stateOfSet(key string, keys []protocol.State) protocol.State {
 	var all []protocol.Holder
 	for _, s := range keys {
 		of := s.Holders
@@ -24,7 +24,7 @@ func together(key string, keys []protocol.State) protocol.State {
 	return st
 }
 
-// longest is the state of the key that keeps others out longest.
+// longest returns the state of the key that keeps others out longest.
 func longest(keys []protocol.State) protocol.State {
 	st := protocol.State{Status: protocol.StatusFree, TTL: protocol.NoTTL}
 	for _, s := range keys {
@@ -50,12 +50,12 @@ var rank = map[protocol.Status]int{
 	protocol.StatusFree: 0, protocol.StatusDead: 1, protocol.StatusHeld: 2, protocol.StatusForeign: 3, protocol.StatusPersistent: 4,
 }
 
-// later reports whether the end a is later than b; zero, which is none, is latest.
+// later reports whether the end a is later than b. A zero time means no end, and is latest.
 func later(a, b time.Time) bool {
 	return !b.IsZero() && (a.IsZero() || a.After(b))
 }
 
-// earliest is the earlier of two ends; zero is none.
+// earliest returns the earlier of two ends. A zero time means no end.
 func earliest(a, b time.Time) time.Time {
 	if later(a, b) {
 		return b

@@ -8,7 +8,7 @@ import (
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
-// refused names the key that was in the way, and reads its end in the write that ends the WATCH.
+// refused names the key in the way, and reads its end in the write that ends the WATCH.
 func (t Tx) refused(c *protocol.Conn, now time.Time, f found) error {
 	replies, err := c.Pipe(protocol.Cmd{"UNWATCH"}, protocol.Cmd{t.ttl(), f.key})
 	if f.foreign != nil {
@@ -23,7 +23,7 @@ func (t Tx) refused(c *protocol.Conn, now time.Time, f found) error {
 	return held
 }
 
-// lost releases what is left of a set of which a key has expired.
+// lost releases the rest of a set after a key has expired.
 func (t Tx) lost(c *protocol.Conn, l protocol.Lease) error {
 	if _, err := c.Run(t.Release(l)); err != nil {
 		return err
@@ -31,8 +31,7 @@ func (t Tx) lost(c *protocol.Conn, l protocol.Lease) error {
 	return protocol.ErrLost
 }
 
-// Repair returns the change that gives a TTL to those keys of the set that hold s.Value and have
-// none.
+// Repair returns the change for keys of the set that hold s.Value without a TTL: it gives them one.
 func (t Tx) Repair(now time.Time, s protocol.State, ttl time.Duration) (protocol.Change, error) {
 	keys, err := Split(s.Key)
 	if err != nil {
@@ -62,8 +61,7 @@ func (t Tx) Repair(now time.Time, s protocol.State, ttl time.Duration) (protocol
 	}}, nil
 }
 
-// value is what an acquisition at now writes, on every key. A Form that tells the key in it tells
-// the first.
+// value returns a new value, for every key. A Form with the key in it gets the first.
 func (t Tx) value(key string, now time.Time) string {
 	token := t.Token
 	if token == nil {
@@ -80,7 +78,7 @@ func (t Tx) setex(keys []string, value string, ttl time.Duration) ([]protocol.Cm
 	return each(keys, func(k string) (protocol.Cmd, error) { return protocol.SetEx(t.Millis, k, value, ttl) })
 }
 
-// each is one command for each of keys.
+// each returns one command for each of keys.
 func each(keys []string, command func(key string) (protocol.Cmd, error)) ([]protocol.Cmd, error) {
 	cmds := make([]protocol.Cmd, len(keys))
 	for i, k := range keys {
@@ -92,7 +90,7 @@ func each(keys []string, command func(key string) (protocol.Cmd, error)) ([]prot
 	return cmds, nil
 }
 
-// ttl is the command that tells a TTL as Options counts it.
+// ttl names the command for a TTL as Options counts it.
 func (t Tx) ttl() string {
 	if t.Millis {
 		return "PTTL"

@@ -88,7 +88,7 @@ func (t Tx) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bo
 	}}, err
 }
 
-// Release deletes the keys that still hold our token.
+// Release deletes the keys with our token.
 func (t Tx) Release(l protocol.Lease) protocol.Change { return release(l) }
 
 // Inspect reads all keys and their TTLs: one round trip.
@@ -96,12 +96,12 @@ func (t Tx) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State
 	return inspect(c, now, key, t.ttl(), t.Options)
 }
 
-// Traits say that it checks the server, and repairs keys without a TTL.
+// Traits make the Locker check the server, and repair keys without a TTL.
 func (t Tx) Traits() protocol.Traits {
 	return protocol.Traits{Rotates: true, Check: t.check, Repair: t.Repair}
 }
 
-// check is txlock's.
+// check returns ErrUnsafeServer where txlock's check does.
 func (t Tx) check(c *protocol.Conn, key string) error {
 	return ability.Check(c, first(key), t.Millis, t.Needs("multilock.GetSetClassic")...)
 }

@@ -23,8 +23,8 @@ func (b *inTurn) take(ctx context.Context, now func() time.Time, key string, ttl
 	return l, err
 }
 
-// giveUp releases the first n parts of a set that can't be had, then the next one if it may be
-// ours, and returns why; or, if anything may be left, a lease of that.
+// giveUp releases the first n parts of a set, and the next one if it may be ours, and returns why. If anything may be
+// left, it returns a lease of that.
 func (b *inTurn) giveUp(ctx context.Context, now func() time.Time, key string, parts []compat.Grant, n int, why error) (compat.Grant, error) {
 	next := n < len(parts) && parts[n].Value != ""
 	keys := n
@@ -46,8 +46,7 @@ func (b *inTurn) giveUp(ctx context.Context, now func() time.Time, key string, p
 	return compat.Grant{Lease: protocol.Lease{Key: key}}, why
 }
 
-// undone releases parts, the last one first, takes the values of those that are gone, and reports
-// whether all are.
+// undone releases parts, the last one first, and reports whether all are gone. It takes their values from those.
 func (b *inTurn) undone(rest *shares, now func() time.Time, parts []compat.Grant) bool {
 	all := true
 	for i := len(parts) - 1; i >= 0; i-- {
@@ -70,7 +69,7 @@ type shares struct {
 	end func()
 }
 
-// of is the next key's, with so many left. If n is set, the cleanup begins with the first of them.
+// of returns the context of the next key, with so many left. If n is set, the cleanup begins with the first of them.
 func (s *shares) of(left int) (context.Context, func()) {
 	if s.end == nil && (s.n > 0 || limit.Over(s.ctx) != nil || cleaning.Late(s.ctx)) {
 		s.ctx, s.end = cleanup(s.ctx)
@@ -85,9 +84,8 @@ func (s *shares) done() {
 	}
 }
 
-// cleanup is the context of what must be done although ctx has ended: the Locker's
-// Options.Cleanup bounds it. Each key has its share, so that one whose server does not answer leaves
-// the others theirs.
+// cleanup returns a context for work to be done although ctx has ended: the Locker's Options.Cleanup bounds it. Each
+// key has its share, so that one whose server does not answer leaves the others theirs.
 func cleanup(ctx context.Context) (context.Context, func()) {
 	return cleaning.Of(ctx, cleaning.Alone).After(ctx)
 }

@@ -108,36 +108,6 @@ func TestShortenedInPart(t *testing.T) {
 	}
 }
 
-// A release of unknown outcome may be repeated, and is not a loss.
-func TestReleaseAgain(t *testing.T) {
-	everywhere(t, func(w world) {
-		eachFault(func(n int, fault faulty.Hook) int {
-			net := new(faulty.Network)
-			lock, err := w.behind(net).TryLock(background, multilock.Join("a", "b"), ttl)
-			if err != nil {
-				w.t.Fatal(err)
-			}
-			net.Expect(fault)
-			released := lock.Release(background)
-			sent := net.Count()
-			net.Expect(nil)
-			if released != nil {
-				if !errors.Is(released, compat.ErrUnknown) || errors.Is(released, compat.ErrLost) {
-					w.t.Errorf("message %d: %v, want ErrUnknown", n, released)
-				}
-				if err := lock.Release(background); err != nil {
-					w.t.Errorf("message %d: released again after %v: %v", n, released, err)
-				}
-			}
-			if err := lock.Release(background); !errors.Is(err, compat.ErrReleased) {
-				w.t.Errorf("message %d: released once more: %v, want ErrReleased", n, err)
-			}
-			w.free("a", "b")
-			return sent
-		})
-	})
-}
-
 // A release that finds one key gone and hears nothing of another says both, on one line.
 func TestReleasePartlyLost(t *testing.T) {
 	everywhere(t, func(w world) {

@@ -17,8 +17,7 @@ func read(c *protocol.Conn, keys []string) ([]found, error) {
 	return values(keys, replies)
 }
 
-// getset writes value on all keys at once, and returns what they held and the numbers that were
-// drawn.
+// getset writes value on all keys at once. It returns their old values and the numbers drawn.
 func getset(c *protocol.Conn, keys []string, value string, fenced bool) (old []found, drawn []any, err error) {
 	var cmds []protocol.Cmd
 	for _, k := range keys {
@@ -44,8 +43,7 @@ func remove(c *protocol.Conn, keys []string) (int, error) {
 	return redis.Int(c.Do(cmd[0].(string), cmd[1:]...))
 }
 
-// giveUp is nil if all keys hold value; else it releases those that do: a set of which a key is lost
-// is lost.
+// giveUp returns nil if all keys hold value. Otherwise it releases those that do: a set of which a key is lost is lost.
 func giveUp(c *protocol.Conn, all []found, value string) error {
 	ours := holding(all, value)
 	if len(ours) == len(all) {

@@ -8,9 +8,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// ifAllHold runs cmds in one EXEC on the condition that every key holds value when they run.
-// If some do not, it deletes those that do, and returns ErrLost: a set of which a part is lost
-// is given up. Two round trips:
+// ifAllHold runs cmds in one EXEC, if every key holds value then. If some do not, it deletes those that do, and returns
+// ErrLost: a set of which a part is lost is given up. Two round trips:
 //
 //	WATCH a b; GET a; GET b    all ours?
 //	MULTI; cmds…; EXEC         nil: somebody touched a key in between: again
@@ -33,11 +32,10 @@ func ifAllHold(c *protocol.Conn, keys []string, value string, cmds ...protocol.C
 	if err == nil && lost {
 		return nil, protocol.ErrLost
 	}
-	return replies, apart(c, err)
+	return replies, crossSlot(c, err)
 }
 
-// release is the change that deletes all keys of l on the condition that they hold its value,
-// and those that do if some do not.
+// release returns the change that deletes all keys of l if they hold its value. If only some do, it deletes these.
 func release(l protocol.Lease) protocol.Change {
 	return protocol.Change{Key: l.Key, Value: l.Value, By: func(c *protocol.Conn) ([]any, error) {
 		keys, err := Split(l.Key)
@@ -59,7 +57,7 @@ type found struct {
 	foreign    error // it is not a string
 }
 
-// holding are the keys that hold value.
+// holding returns the keys with this value.
 func holding(all []found, value string) []string {
 	var keys []string
 	for _, f := range all {
@@ -80,7 +78,7 @@ func gets(keys []string) []protocol.Cmd {
 	return cmds
 }
 
-// values are what the replies to gets tell.
+// values reads the replies to gets.
 func values(keys []string, replies []any) ([]found, error) {
 	all := make([]found, len(keys))
 	for i, k := range keys {
@@ -97,25 +95,25 @@ func values(keys []string, replies []any) ([]found, error) {
 	return all, nil
 }
 
-// taken is the error of an attempt on a set: an EXEC that was aborted at every try is one that came second.
+// taken returns the error of an attempt on a set. An EXEC that was aborted at every try came second.
 func taken(c *protocol.Conn, key string, err error) error {
 	if err == protocol.ErrAborted {
 		return &protocol.HeldError{Key: key}
 	}
-	return apart(c, err)
+	return crossSlot(c, err)
 }
 
-// apart is a cluster's answer that it can't do one command for keys of several slots, as a
-// refusal of this lock; any other error as it is.
-func apart(c *protocol.Conn, err error) error {
+// crossSlot turns a cluster's refusal of one command for keys of several slots into ErrUnsafeServer. It returns any
+// other error as it is.
+func crossSlot(c *protocol.Conn, err error) error {
 	if answer.Crosses(err) {
 		return c.Unsafe("it is a cluster, and the keys are in different slots", "multilock.New, or keys with one {hash tag}")
 	}
 	return err
 }
 
-// first is the key of a set to check the server by. A key that is not a set is Acquire's to
-// refuse, not the server's fault.
+// first returns the key of a set to check the server by. A key that is not a set is Acquire's to refuse, not the
+// server's fault.
 func first(key string) string {
 	if keys, err := Split(key); err == nil {
 		return keys[0]
@@ -123,7 +121,7 @@ func first(key string) string {
 	return key
 }
 
-// del is one DEL of keys.
+// del returns one DEL of keys.
 func del(keys []string) protocol.Cmd {
 	cmd := protocol.Cmd{"DEL"}
 	for _, k := range keys {

@@ -96,7 +96,7 @@ func (d Dialect) stamp() dialect.Stamp {
 	return dialect.Stamp{Unit: d.Unit, Float: d.Float, Decimals: d.Decimals, Owner: d.Owner, Binary: d.Binary}
 }
 
-// own reports that no other client writes our values.
+// own reports whether no other client writes our values.
 func (d Dialect) own() bool { return d.Nonce && (d.Float || d.Owner != "") }
 
 // Format writes until, with Plus added and rounded up, as Parse reads it: with as many digits as a
@@ -167,7 +167,7 @@ func (d Dialect) Parse(value string) (until time.Time, ok bool) {
 	return until, ok
 }
 
-// past reports that a lease with this end has ended at now, Margin included.
+// past reports whether a lease with this end has ended at now, Margin included.
 func (d Dialect) past(until, now time.Time) bool {
 	until = until.Add(d.Margin)
 	if d.Whole {
@@ -179,7 +179,7 @@ func (d Dialect) past(until, now time.Time) bool {
 	return until.Before(now)
 }
 
-// Dead reports that value is a time of this dialect and has expired at now. It compares as the dialect's clients do,
+// Dead reports whether value is a time of this dialect and has expired at now. It compares as the dialect's clients do,
 // Margin included.
 func (d Dialect) Dead(value string, now time.Time) bool {
 	until, ok := d.Parse(value)

@@ -125,14 +125,14 @@ func (q *Asker) Prepare() (refused error) {
 	return refused
 }
 
-// final reports that the server's answer would be the same to every write: it is a replica, full,
+// final reports whether the server's answer would be the same to every write: it is a replica, full,
 // or not ready.
 func final(err error) bool {
 	r := answer.Known(err)
 	return r != nil && (r.Elsewhere || r.Passes)
 }
 
-// tells reports that an error says more than that a command is not there: it is forbidden, or the
+// tells reports whether an error says more than that a command is not there: it is forbidden, or the
 // connection broke.
 func tells(err error) bool { return !answer.Refused(err) || answer.Of(err) == answer.Permission }
 

@@ -108,7 +108,7 @@ func (q *Asker) pose(t question) (why string, err error) {
 	return odd(strings.Join(names, ", "), said), nil
 }
 
-// fits reports that what was said looks as a meaning has it. spared: no error among it lacks one.
+// fits reports whether what was said looks as a meaning has it. spared: no error among it lacks one.
 func (q *Asker) fits(look string, said []string, spared bool) bool {
 	if look == "" {
 		return spared

@@ -194,7 +194,7 @@ func (c *conn) kill(why error) error {
 	return why
 }
 
-// dialed reports that it was connecting that failed.
+// dialed reports whether it was connecting that failed.
 func dialed(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"

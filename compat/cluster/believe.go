@@ -14,8 +14,8 @@ import (
 // (cluster-node-timeout, 15 s by default).
 const trust = time.Second
 
-// believe returns nil if a reply of the server at addr counts that was asked for at a moment: it was a master
-// since. Where that is not known, others are asked, not itself. One asks for all.
+// believe returns nil if a reply counts: the server at addr, asked at that moment, was a master since. Where it is not
+// known, others are asked, not itself. One asks for all.
 func (s *Source) believe(ctx context.Context, addr string, asked time.Time) error {
 	if s.counts(addr, asked) {
 		return nil
@@ -98,8 +98,8 @@ func (s *Source) counts(addr string, asked time.Time) bool {
 	return counts
 }
 
-// names notes that the server at from, which was asked at a moment, names these masters. What it says of itself proves
-// nothing.
+// names notes the masters in an answer of the server at from to a question of that moment. What it says of itself
+// proves nothing.
 func (s *Source) names(from string, asked time.Time, masters ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

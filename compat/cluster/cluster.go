@@ -117,8 +117,8 @@ type Source struct {
 	closed   bool
 }
 
-// New returns a [Source] for the cluster to which the servers at addrs (host:port) belong: one that
-// answers is enough. It does not connect before it is used.
+// New returns a [Source] for a cluster; addrs are servers of it (host:port), and one that answers is enough. It does
+// not connect before it is used.
 func New(addrs []string, o Options) *Source {
 	if o.Timeout <= 0 {
 		o.Timeout = 5 * time.Second
@@ -150,15 +150,14 @@ func New(addrs []string, o Options) *Source {
 // ErrClosed means that the [Source] was closed.
 var ErrClosed = errors.New("setnxlock: the cluster's source is closed")
 
-// Source is what a Locker takes: compat.NewOn.
+// Source returns s for a Locker, by compat.NewOn.
 func (s *Source) Source() compat.Source {
 	return compat.Source{Get: s.Get, Slots: true, Listen: 16, Epoch: s.Epoch, Since: s.Since}
 }
 
-// Get returns a connection to the master that has key. It is meant for key and other keys of its
-// slot ([protocol.Aux]); a command for another slot works, for one round trip more. Get with ""
-// returns a connection to some master, for commands without a key; the first key that is used on it
-// moves it to that key's server.
+// Get returns a connection to the master of key. It is meant for key and other keys of its slot ([protocol.Aux]); a
+// command for another slot works, for one round trip more. Get with "" returns a connection to some master, for
+// commands without a key; the first key that is used on it moves it to that key's server.
 func (s *Source) Get(ctx context.Context, key string) (redis.Conn, error) {
 	if key == "" {
 		return s.get(ctx, noSlot)
@@ -198,9 +197,8 @@ func (s *Source) get(ctx context.Context, slot int) (redis.Conn, error) {
 // reached.
 const mapsAtMost = 3
 
-// master is the address of the one that has c's slot, by the map as it is now.
-// A map that was found wrong is learnt anew first; if that takes long the old one is
-// followed, to be redirected.
+// master returns the address of the server with c's slot, by the map as it is now. A map that was found wrong is learnt
+// anew first; if that takes long the old one is followed, to be redirected.
 func (s *Source) master(ctx context.Context, c *conn) (string, error) {
 	s.mu.Lock()
 	known, stale, number := s.slots != nil, s.stale, s.number
@@ -226,18 +224,16 @@ func (s *Source) master(ctx context.Context, c *conn) (string, error) {
 	return s.slots.master(c.slot), nil
 }
 
-// Epoch grows with the first map, and with each map in which a server that had slots has none any
-// more: its replica was promoted, and lacks what had not reached it. A server with the same id at
-// another address was not replaced.
+// Epoch grows with the first map, and with each map in which a master has lost all its slots: its replica was promoted,
+// and lacks what had not reached it. A server with the same id at another address was not replaced.
 func (s *Source) Epoch() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.epoch
 }
 
-// Since is the epoch in which the server that has key was last replaced. A slot that another server
-// has now counts as moved without loss, unless a server is gone from the same map, which may have
-// had the slot in between.
+// Since returns the epoch in which the server of key was last replaced. A slot that another server has now counts as
+// moved without loss, unless a server is gone from the same map, which may have had the slot in between.
 func (s *Source) Since(key string) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,7 +243,7 @@ func (s *Source) Since(key string) uint64 {
 	return s.since[Slot(key)]
 }
 
-// replaced notes that the server of slot was replaced in this epoch. s.mu is held.
+// replaced notes the replacement of slot's server in this epoch. s.mu is held.
 func (s *Source) replaced(slot int) {
 	if s.since == nil {
 		s.since = make([]uint64, slotCount)
@@ -255,7 +251,7 @@ func (s *Source) replaced(slot int) {
 	s.since[slot] = s.epoch
 }
 
-// Close closes all idle connections, and those in use when they are returned.
+// Close closes all idle connections. Borrowed ones close when they are returned.
 func (s *Source) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -298,9 +294,8 @@ func (s *Source) pool(addr string) (*redis.Pool, error) {
 	return p, nil
 }
 
-// suspect asks for a new map, from another server if possible: addr did not answer,
-// or said that it can't serve. number is that of the map which led there, so that
-// many users who find the same map wrong learn it once.
+// suspect asks for a new map, from another server if possible: addr did not answer, or said that it can't serve. number
+// is that of the map which led there, so that many users who find the same map wrong learn it once.
 func (s *Source) suspect(addr string, number uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -310,8 +305,8 @@ func (s *Source) suspect(addr string, number uint64) {
 	}
 }
 
-// moved notes that the server at from says that addr has slot. When it returns, the
-// map no longer leads to from, and the epoch tells whether from was replaced.
+// moved notes a redirection of slot from the server at from to addr. When it returns, the map no longer leads to from,
+// and the epoch tells whether from was replaced.
 func (s *Source) moved(ctx context.Context, c *conn, slot int, from, addr string) {
 	s.mu.Lock()
 	delete(s.moving, slot)
@@ -335,7 +330,7 @@ func (s *Source) moved(ctx context.Context, c *conn, slot int, from, addr string
 	}
 }
 
-// ask notes that slot is being moved.
+// ask notes a slot on its way to another server.
 func (s *Source) ask(slot int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -348,5 +343,5 @@ func (s *Source) isMoving(slot int) bool {
 	return s.moving[slot]
 }
 
-// Slot is the hash slot of key: CRC16 of its hash tag, or of all of it, modulo 16384.
+// Slot returns the hash slot of key: CRC16 of its hash tag, or of all of it, modulo 16384.
 func Slot(key string) int { return slot.Of(key) }

@@ -113,7 +113,7 @@ func (c *conn) DoWithTimeout(d time.Duration, name string, args ...any) (any, er
 	return c.do(via{limit: d}, name, args)
 }
 
-// do is redigo's Do: all replies to "", else the last of them, with the first error.
+// do returns all replies to "", else the last of them with the first error, as redigo's Do does.
 func (c *conn) do(v via, name string, args []any) (any, error) {
 	if name != "" {
 		c.out = append(c.out, append(protocol.Cmd{name}, args...))
@@ -143,8 +143,8 @@ func (c *conn) receive(v via) (any, error) {
 	return answer.Receive(reply)
 }
 
-// flush writes what was sent, and follows it until it has all replies. An error
-// is a connection's, and then any of the commands may have run.
+// flush writes all commands sent, and follows them until it has every reply. An error is a connection's, and then any
+// of the commands may have run.
 func (c *conn) flush(v via) error {
 	cmds := c.out
 	c.out = nil
@@ -169,8 +169,8 @@ func (c *conn) flush(v via) error {
 	return nil
 }
 
-// fail ends the connection for a context that ended before its use: that is how
-// compat kills one which must not return to a pool.
+// fail ends the connection for a context that ended before its use. compat ends so a connection that must not return to
+// a pool.
 func (c *conn) fail(v via) error {
 	if c.err = c.Err(); c.err != nil {
 		return c.err // Close drops what is dead
@@ -215,8 +215,8 @@ func (c *conn) split(cmds []protocol.Cmd) []unit {
 
 func is(m protocol.Cmd, name string) bool { return strings.EqualFold(m[0].(string), name) }
 
-// together is how many of units go out in one write: all, but where one of them
-// may have to be done by another server than its neighbour.
+// together counts the units that go out in one write: all, but where one of them may have to be done by another server
+// than its neighbour.
 func (c *conn) together(units []unit) int {
 	if len(c.legs) > 1 || c.s.isMoving(c.slot) {
 		return 1
@@ -224,8 +224,8 @@ func (c *conn) together(units []unit) int {
 	return len(units)
 }
 
-// to is the leg that u goes to first. A transaction goes to where its WATCH
-// stands, and what belongs to an open one to where that is.
+// to returns the first leg for u. A transaction goes to where its WATCH stands, and what belongs to an open one to
+// where that is.
 func (c *conn) to(u unit) *leg {
 	if c.open != nil {
 		return c.open
@@ -238,7 +238,7 @@ func (c *conn) to(u unit) *leg {
 	return c.home // of several units that go out together all go there: it is the only leg
 }
 
-// watching are the legs under WATCH.
+// watching returns the legs under WATCH.
 func (c *conn) watching() []*leg {
 	var all []*leg
 	for _, l := range c.legs {
@@ -249,7 +249,7 @@ func (c *conn) watching() []*leg {
 	return all
 }
 
-// watched are the keys under WATCH, wherever.
+// watched returns the keys under WATCH, wherever.
 func (c *conn) watched() []any {
 	var keys []any
 	for _, l := range c.legs {
@@ -285,7 +285,7 @@ func (v via) do(c redis.Conn, name string, args ...any) (any, error) {
 	return reply, err
 }
 
-// context is one to connect in.
+// context returns a context to connect in.
 func (v via) context() (context.Context, context.CancelFunc) {
 	switch {
 	case v.ctx != nil:

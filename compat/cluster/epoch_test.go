@@ -139,7 +139,7 @@ func (s *shards) refused(addr string, cmds [][]any) []any {
 	return replies
 }
 
-// crosses reports that a command names keys of several slots.
+// crosses reports whether a command names keys of several slots.
 func crosses(cmd []any) bool {
 	step := map[any]int{"WATCH": 1, "DEL": 1, "MSETNX": 2}[cmd[0]]
 	for i := 1; step > 0 && i < len(cmd); i += step {

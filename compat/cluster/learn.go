@@ -36,8 +36,8 @@ type inquiry struct {
 	err  error         // why it failed; to be read when it is over
 }
 
-// learn has the map learnt anew unless somebody has done so since it had number. Of
-// many who ask at the same time one does it, and all wait for that, as long as their ctx lets them.
+// learn learns the map anew, unless it has a higher number by now. Of many who ask at the same time one does it, and
+// all wait for that, as long as their ctx lets them.
 func (s *Source) learn(ctx context.Context, number uint64, first string) error {
 	i := s.inquire(number, first)
 	if i == nil {
@@ -51,8 +51,8 @@ func (s *Source) learn(ctx context.Context, number uint64, first string) error {
 	}
 }
 
-// inquire returns the inquiry that is under way, or a new one, which asks first before all
-// others; nil if the map is not the one with that number any more.
+// inquire returns the inquiry under way, or a new one with first asked before all others. It returns nil if the map has
+// another number now.
 func (s *Source) inquire(number uint64, first string) *inquiry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +143,7 @@ func (s *Source) opinion(addrs []string) (*slotMap, error) {
 	return found, nil
 }
 
-// overdue is the error of one that said nothing until ctx ended.
+// overdue returns the error of a server without an answer before ctx ended.
 func (s *Source) overdue(ctx context.Context, who string) error {
 	switch {
 	case s.ctx.Err() != nil:
@@ -154,7 +154,7 @@ func (s *Source) overdue(ctx context.Context, who string) error {
 	return limit.Cause(ctx)
 }
 
-// suspected reports whether m names a master that is suspected.
+// suspected reports whether m names a suspected master.
 func (s *Source) suspected(m *slotMap) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,7 +190,7 @@ func (s *Source) install(m *slotMap) {
 	}
 }
 
-// candidates are the servers to ask for the map, in the order to ask them.
+// candidates lists the servers to ask for the map, in the order to ask them.
 func (s *Source) candidates(first string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -24,7 +24,7 @@ var (
 	errNothingSent = errors.New("setnxlock: Receive, but nothing was sent")
 )
 
-// refuses reports that a server knows that it is not the master: a write with such a reply grants nothing.
+// refuses reports whether a reply denies that its server is the master: a write with such a reply grants nothing.
 func refuses(reply any) bool {
 	e, _ := reply.(redis.Error)
 	word, _, _ := strings.Cut(string(e), " ")
@@ -70,9 +70,8 @@ func redirected(replies []any, from string) (redirection, bool) {
 	return redirection{}, false
 }
 
-// write writes units to one server and follows those that are redirected. If
-// one was redirected but another behind it ran, following it would turn their order
-// around: its answer stands.
+// write writes units to one server and follows the redirected ones. If one was redirected but another behind it ran,
+// following it would turn their order around: its answer stands.
 func (c *conn) write(v via, units []unit) ([][]any, error) {
 	l := c.to(units[0])
 	if refusal := c.refusal(v, l, units[0]); refusal != nil {
@@ -96,8 +95,7 @@ func (c *conn) write(v via, units []unit) ([][]any, error) {
 	return replies, nil
 }
 
-// follow goes where the answers of the server at l lead, and returns the ones
-// that stand.
+// follow goes where the answers of the server at l lead, and returns the final ones.
 func (c *conn) follow(v via, l *leg, u unit, replies []any, inOrder bool) ([]any, error) {
 	for range redirections {
 		to, ok := redirected(replies, l.addr)
@@ -145,8 +143,8 @@ func (c *conn) follow(v via, l *leg, u unit, replies []any, inOrder bool) ([]any
 	return replies, nil
 }
 
-// refusal is the answer to a transaction that can't run where its WATCH stands,
-// and so nowhere; nil if it can.
+// refusal returns the answer to a transaction that can't run where its WATCH stands, and so nowhere. It returns nil if
+// it can.
 func (c *conn) refusal(v via, l *leg, u unit) []any {
 	apart := len(c.watching()) > 1
 	switch {
@@ -205,7 +203,7 @@ func (c *conn) exchange(v via, l *leg, units []unit) ([][]any, error) {
 	return replies, nil
 }
 
-// note keeps count of what stands on l after u: a WATCH, an open MULTI.
+// note records the state of l after u: a WATCH, an open MULTI.
 func (c *conn) note(v via, l *leg, u unit, replies []any) {
 	e, refused := replies[len(replies)-1].(redis.Error)
 	switch first := u.cmds[0]; {
@@ -231,9 +229,8 @@ func (c *conn) unwatch(v via) {
 	}
 }
 
-// aborted is what EXEC answers when a watched key was touched: nil. The WATCH
-// stands on another server than the one that u would have to run on now: its
-// keys have moved away from under it, and nobody guards them where they are.
+// aborted returns EXEC's answer to a touched key: nil. The WATCH stands on another server than the one that u would
+// have to run on now: its keys have moved away from under it, and nobody guards them where they are.
 func (c *conn) aborted(v via, u unit) []any {
 	c.unwatch(v)
 	replies := make([]any, len(u.cmds))
@@ -244,7 +241,7 @@ func (c *conn) aborted(v via, u unit) []any {
 	return replies
 }
 
-// tryAgain is the answer to a transaction whose keys may be on two servers.
+// tryAgain returns the answer to a transaction whose keys may be on two servers.
 func tryAgain(u unit) []any {
 	replies := make([]any, len(u.cmds))
 	for i := range replies {
@@ -253,10 +250,9 @@ func tryAgain(u unit) []any {
 	return replies
 }
 
-// ofOneKey reports whether a transaction can have no key but one, those under
-// WATCH included. Each of its commands by itself is checked by the server, so
-// it is enough to compare the first arguments: all commands of a lock but EVAL
-// and its like have their key there.
+// ofOneKey reports whether a transaction can have one key only, the ones under WATCH included. Each of its commands by
+// itself is checked by the server, so it is enough to compare the first arguments: all commands of a lock but EVAL and
+// its like have their key there.
 func ofOneKey(u unit, watched []any) bool {
 	keys := slices.Clone(watched)
 	cmds := u.cmds[1 : len(u.cmds)-1]

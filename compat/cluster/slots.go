@@ -25,8 +25,8 @@ type slotMap struct {
 	of       [slotCount]uint16 // 1 + the index of its master; 0: nobody's
 }
 
-// master is the address of slot's; of a slot that nobody has, or of none, any:
-// it will say so itself.
+// master returns the address of slot's master. For a slot that nobody has, or for noSlot, it returns any: that server
+// will say so itself.
 func (m *slotMap) master(slot int) string {
 	if addr := m.owner(slot); addr != "" {
 		return addr
@@ -34,7 +34,7 @@ func (m *slotMap) master(slot int) string {
 	return m.masters[rand.IntN(len(m.masters))]
 }
 
-// owner is the address of slot's master; "" if it has none, or slot is noSlot.
+// owner returns the address of slot's master; "" if it has none, or slot is noSlot.
 func (m *slotMap) owner(slot int) string {
 	if slot == noSlot || m.of[slot] == 0 {
 		return ""
@@ -65,7 +65,7 @@ func (m *slotMap) give(lo, hi int, addr string) error {
 	return nil
 }
 
-// replaced reports whether one that has slots in m has none in next.
+// replaced reports whether a master of slots in m has none in next.
 func (m *slotMap) replaced(next *slotMap) bool {
 	return slices.ContainsFunc(m.masters, func(addr string) bool {
 		return !slices.ContainsFunc(next.masters, func(as string) bool { return m.same(addr, next, as) })
@@ -87,8 +87,7 @@ func (m *slotMap) name(addr, id string) {
 
 var errEmpty = errors.New("it knows of no server that has slots")
 
-// slotMap asks the server at addr, over a new connection: one that lay in
-// a pool may be as dead as the server that it was to.
+// slotMap asks the server at addr, over a new connection: a pooled one may be as dead as its server.
 func (s *Source) slotMap(ctx context.Context, addr string) (*slotMap, error) {
 	asked := time.Now()
 	c, err := s.o.Dial(ctx, addr)
@@ -157,7 +156,7 @@ func parseSlots(reply any, from string) (*slotMap, error) {
 	return m, nil
 }
 
-// nodeID is the id of a node in CLUSTER SLOTS; "" before 4.0.
+// nodeID returns the id of a node in CLUSTER SLOTS; "" before 4.0.
 func nodeID(node any) string {
 	fields, _ := redis.Values(node, nil)
 	if len(fields) < 3 {
@@ -173,8 +172,8 @@ func (m *slotMap) addReplica(addr string) {
 	}
 }
 
-// nodeAddr is the address of a node in CLUSTER SLOTS. No host means that of the
-// server that was asked, "?" that nobody knows it (both 7.0).
+// nodeAddr returns the address of a node in CLUSTER SLOTS. No host means that of the server that was asked, "?" that
+// nobody knows it (both 7.0).
 func nodeAddr(node any, from string) (string, error) {
 	fields, err := redis.Values(node, nil)
 	if err != nil || len(fields) < 2 {
@@ -249,8 +248,8 @@ func parseNodes(reply any, from string) (*slotMap, error) {
 	return m, nil
 }
 
-// splitAddr reads host:port as the servers write it: an IPv6 address stands
-// there without brackets, and no host means that of the server that says it.
+// splitAddr reads host:port as the servers write it. An IPv6 address stands there without brackets; no host means that
+// of the server that says it.
 func splitAddr(addr, from string) (string, bool) {
 	i := strings.LastIndexByte(addr, ':')
 	if i < 0 || i == len(addr)-1 {

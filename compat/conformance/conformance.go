@@ -312,7 +312,7 @@ func (c *suite) refuses(t testing.TB) error {
 	return err
 }
 
-// can reports that a server can do all that locks need. Most lack its own compare-and-set, which counts if it is the reason
+// can reports whether a server can do all that locks need. Most lack its own compare-and-set, which counts if it is the reason
 // why.
 func can(r probe.Report, why *compat.UnsafeServerError) bool {
 	deletes := r.Can(ability.DelIfEq) || r.Can(ability.DelEx)

@@ -48,7 +48,7 @@ var sameHolder = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(?:(.*setnxlock:.+:[0-9a-f]{16})[0-9a-f]{16}|\d{10}\.\d{3}(\d{8})\d{4})$`)
 })
 
-// SameHolder reports that two values are of one OwnedToken or OwnedDigits: of one holder, which has extended its lock
+// SameHolder reports whether two values are of one OwnedToken or OwnedDigits: of one holder, which has extended its lock
 // in between.
 func SameHolder(a, b string) bool {
 	first, second := sameHolder().FindStringSubmatch(a), sameHolder().FindStringSubmatch(b)

@@ -46,7 +46,7 @@ const Closed redis.Error = "closed the connection"
 // silent stands for the reply of one that gave none in time.
 const silent redis.Error = "no answer in time"
 
-// lost reports that replies stand for none.
+// lost reports whether replies stand for none.
 func lost(replies []any) bool { return replies[0] == Closed || replies[0] == silent }
 
 // ask sends cmds in one write and returns one reply to each; errors that the
@@ -97,7 +97,7 @@ func (s *session) connect() bool {
 	return false
 }
 
-// pongs reports that a PING is answered, over a connection of its own.
+// pongs reports whether a PING is answered, over a connection of its own.
 func (s *session) pongs() bool {
 	defer s.drop()
 	if s.borrow() != nil {

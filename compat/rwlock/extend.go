@@ -79,7 +79,7 @@ func (r Read) ifUntouched(c *protocol.Conn, now time.Time, key string, cmds []pr
 	})
 }
 
-// writes reports that l is a writer's.
+// writes reports whether l is a writer's.
 func writes(l protocol.Lease) bool { return strings.HasPrefix(l.Value, writer) }
 
 // downgrade puts next among the readers in the transaction that removes the writer l. A key that expired meanwhile,

@@ -161,7 +161,7 @@ func (k Lock) takeOne(c *protocol.Conn, now time.Time, key string, ttl time.Dura
 	return protocol.Lease{Key: key}, k.refused(c, now, key)
 }
 
-// taken reports that a slot was refused because something is on it.
+// taken reports whether a slot was refused because something is on it.
 func taken(err error) bool {
 	var other *LimitError
 	return (errors.Is(err, protocol.ErrHeld) || errors.Is(err, protocol.ErrForeign)) && !errors.As(err, &other)

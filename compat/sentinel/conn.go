@@ -28,7 +28,7 @@ type conn struct {
 	err error // not nil: it is closed
 }
 
-// dial returns a connection to m, if m says that it is a master.
+// dial returns a connection to m, unless m denies to be a master.
 func (s *Source) dial(ctx context.Context, m *master) (redis.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
@@ -55,9 +55,8 @@ func (c *conn) fit(ctx context.Context) error {
 	return c.ask(ctx)
 }
 
-// ask asks the server for its role, and whether it answers at all: ROLE alone
-// is answered by one that still loads its data. One that tells neither ROLE
-// (2.8.12) nor INFO is what the Sentinels say it is, until it refuses a write.
+// ask asks the server for its role and for any other answer: ROLE alone is answered by one that still loads its data.
+// One that tells neither ROLE (2.8.12) nor INFO is what the Sentinels say it is, until it refuses a write.
 func (c *conn) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.s.o.Timeout)
 	defer cancel()
@@ -93,7 +92,7 @@ func (c *conn) ask(ctx context.Context) error {
 	return nil
 }
 
-// untold reports that the server lacks the command, or that an ACL or a proxy forbids it.
+// untold reports whether the server lacks the command, or an ACL or a proxy forbids it.
 func untold(err error) bool {
 	e, _ := err.(redis.Error)
 	s := strings.ToLower(string(e))
@@ -131,8 +130,7 @@ func (c *conn) ReceiveWithTimeout(d time.Duration) (any, error) {
 	return c.believe(context.Background(), "Receive", reply, err)
 }
 
-// believe returns a reply that came from the master, and closes the connection
-// over any other.
+// believe returns a reply from the master. It closes the connection over any other.
 func (c *conn) believe(ctx context.Context, name string, reply any, err error) (any, error) {
 	if c.Err() != nil {
 		c.s.doubt(c.m)
@@ -172,8 +170,8 @@ func (c *conn) Err() error {
 	return c.Conn.Err()
 }
 
-// refusal finds, in a reply or in those of a pipeline or an EXEC, that the server
-// is not a master: the command was not run.
+// refusal finds, in a reply or in those of a pipeline or an EXEC, the words of a server that is no master. The command
+// was not run.
 func refusal(reply any, err error) (redis.Error, bool) {
 	if e, ok := err.(redis.Error); ok && passing(e) {
 		return e, true
@@ -191,8 +189,8 @@ func refusal(reply any, err error) (redis.Error, bool) {
 	return "", false
 }
 
-// passing reports that a server is not the master, or not yet: another, or the same a little later, is. A Sentinel that
-// has not seen the master yet says IDONTKNOW.
+// passing reports whether another server is the master, or the same a little later. A Sentinel that has not seen the
+// master yet says IDONTKNOW.
 func passing(e redis.Error) bool {
 	r := answers.Known(e)
 	return r != nil && r.Elsewhere && r.Passes || strings.HasPrefix(string(e), "IDONTKNOW ")

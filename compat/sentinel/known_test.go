@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/sentinel"
 	"github.com/setnxlock/setnxlock/internal/must"
-	"github.com/setnxlock/setnxlock/internal/realredis"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -211,39 +209,4 @@ func TestLockWaitsForFailover(t *testing.T) {
 	if !errors.Is(err, sentinel.ErrNoMaster) || errors.Is(err, compat.ErrElection) {
 		t.Errorf("no Sentinel answers: %v, want ErrNoMaster and no election", err)
 	}
-}
-
-// Real Sentinels of which one was given: the others are learnt, and without them it is not
-// believed.
-func TestOneGivenOfThree(t *testing.T) {
-	t.Parallel()
-	real := realredis.RunSentinels(t, "m")
-	s := sentinel.New("m", real.Addrs()[:1], sentinel.Options{Recheck: time.Nanosecond, Patience: time.Nanosecond, Timeout: 200 * time.Millisecond})
-	defer s.Close()
-	deadline := time.Now().Add(time.Minute)
-	for {
-		_, err := s.Master(t.Context())
-		if _, known := s.Watchers(); err == nil && known == 3 {
-			break
-		} else if time.Now().After(deadline) {
-			t.Fatalf("%d are known; %v", known, err)
-		}
-	}
-	real.Sentinels[1].Stop()
-	if _, err := s.Master(t.Context()); err != nil {
-		t.Errorf("two of three: %v", err)
-	}
-	real.Sentinels[2].Stop()
-	if m, err := s.Master(t.Context()); !errors.Is(err, sentinel.ErrNoMaster) || !strings.Contains(err.Error(), "takes 2 sentinels") {
-		t.Errorf("one of three: %q, %v; want ErrNoMaster", m, err)
-	}
-	real.Sentinels[1].Continue()
-	for {
-		if _, err := s.Master(t.Context()); err == nil {
-			break
-		} else if time.Now().After(deadline) {
-			t.Fatalf("two of three again: %v", err)
-		}
-	}
-	real.Sentinels[2].Continue()
 }

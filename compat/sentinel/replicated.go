@@ -34,8 +34,8 @@ type Replicated struct {
 
 var errNotReplicated = errors.New("setnxlock: too few replicas have it")
 
-// Acquire is the Algorithm's, confirmed by the replicas. A Timeout that WAIT can't express is
-// [protocol.ErrInvalid]: rounded down to 0, WAIT would wait for ever.
+// Acquire runs the Algorithm's, and waits for the replicas. A Timeout that WAIT can't express is [protocol.ErrInvalid]:
+// rounded down to 0, WAIT would wait for ever.
 func (r Replicated) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	ms, err := r.millis()
 	if err != nil {
@@ -48,7 +48,7 @@ func (r Replicated) Acquire(c *protocol.Conn, now time.Time, key string, ttl tim
 	return l, err
 }
 
-// Extend is the Algorithm's change, with WAIT behind it on the same connection.
+// Extend returns the Algorithm's change, with WAIT behind it on the same connection.
 func (r Replicated) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
 	ms, err := r.millis()
 	if err != nil {
@@ -67,7 +67,7 @@ func (r Replicated) Extend(now time.Time, l protocol.Lease, ttl time.Duration, r
 	return next, ch, err
 }
 
-// Traits are the Algorithm's; the check asks for WAIT first.
+// Traits returns the Algorithm's; the check asks for WAIT first.
 func (r Replicated) Traits() protocol.Traits {
 	t := r.Algorithm.Traits()
 	check := t.Check

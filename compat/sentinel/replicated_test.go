@@ -17,33 +17,6 @@ import (
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
-// A lock that too few replicas have is released; one that they have is
-// extended as long as they have that too.
-func TestReplicated(t *testing.T) {
-	n, servers := newNetwork(t, "5.0")
-	_, addrs := sentinels(t, addr(0))
-	k := compat.NewOn(source(t, addrs, n, sentinel.Options{}).Source(), sentinel.Replicated{Algorithm: txlock.Renamed{}, Replicas: 2}, compat.Options{NoRenew: true})
-
-	servers[0].answer("WAIT", int64(1))
-	if _, err := k.TryLock(t.Context(), "k", time.Minute); err == nil || errors.Is(err, compat.ErrUnknown) || !strings.Contains(err.Error(), "1 of 2") {
-		t.Errorf("TryLock with one replica of two: %v, want a refusal that says so", err)
-	}
-	if v, err := servers[0].Dial().Do("GET", "k"); v != nil || err != nil {
-		t.Errorf("the key holds %s, %v after that", v, err)
-	}
-
-	servers[0].answer("WAIT", int64(2))
-	lock := must.Get(k.TryLock(t.Context(), "k", time.Minute))(t)
-	servers[0].answer("WAIT", int64(1))
-	until := lock.Until()
-	if err := lock.Extend(t.Context(), time.Hour); err == nil || errors.Is(err, compat.ErrLost) || !lock.Until().Equal(until) {
-		t.Errorf("Extend with one replica of two: %v, until %v; want an error, and the old end, %v", err, lock.Until(), until)
-	}
-	if err := lock.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
-}
-
 // A Timeout of no whole millisecond would be WAIT's for ever: nothing is
 // written.
 func TestReplicatedTimeout(t *testing.T) {

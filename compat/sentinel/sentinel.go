@@ -190,7 +190,7 @@ func New(name string, sentinels []string, o Options) *Source {
 	return s
 }
 
-// Source is what a Locker takes: compat.NewOn.
+// Source returns s for a Locker, by compat.NewOn.
 func (s *Source) Source() compat.Source {
 	return compat.Source{
 		Get:    func(ctx context.Context, _ string) (redis.Conn, error) { return s.Get(ctx) },
@@ -235,7 +235,7 @@ func (s *Source) Get(ctx context.Context) (redis.Conn, error) {
 	}
 }
 
-// Master returns the address of the master that [Source.Get] would connect to now.
+// Master returns the address of the master for the next [Source.Get].
 func (s *Source) Master(ctx context.Context) (string, error) {
 	c, err := s.Get(ctx)
 	if err != nil {
@@ -247,17 +247,15 @@ func (s *Source) Master(ctx context.Context) (string, error) {
 	return s.now.addr, nil
 }
 
-// Epoch is how often the Sentinels were found to name another server than before, the first
-// included. A key that was written in one epoch and is missing in the next may never have reached
-// the new server.
+// Epoch counts how often the Sentinels were found to name another server than before, the first included. A key that
+// was written in one epoch and is missing in the next may never have reached the new server.
 func (s *Source) Epoch() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.epoch
 }
 
-// Close closes the idle connections and those to the Sentinels. Borrowed
-// connections close when they are returned.
+// Close closes all idle connections, and the Sentinels'. Borrowed connections close when they are returned.
 func (s *Source) Close() error {
 	s.mu.Lock()
 	again := s.closed
@@ -289,8 +287,7 @@ func (s *Source) trusted() *master {
 	return s.now
 }
 
-// doubt has the Sentinels asked again before anything is believed of m, and m
-// about its role on each of its connections.
+// doubt makes the next step ask the Sentinels again, and m about its role on each of its connections.
 func (s *Source) doubt(m *master) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -300,8 +297,7 @@ func (s *Source) doubt(m *master) {
 	}
 }
 
-// master returns the master that the Sentinels have named lately, or name now.
-// One asks for all.
+// master returns the master by the Sentinels' last answers, or asks them now. One asks for all.
 func (s *Source) master(ctx context.Context) (*master, error) {
 	if m := s.trusted(); m != nil {
 		return m, nil
@@ -359,8 +355,7 @@ func (e hopeless) Unwrap() error { return e.error }
 // undecided is an error of Sentinels of which some answered: the next time they may agree.
 type undecided struct{ error }
 
-// final reports that err will be the same the next time: it is somebody's own
-// word, not the want of one.
+// final reports whether the next question will end with err too: it is somebody's own word, not the want of one.
 func final(err error) bool {
 	var said redis.Error
 	return errors.Is(err, errClosed) || errors.Is(err, errUnknownName) || errors.As(err, new(hopeless)) ||

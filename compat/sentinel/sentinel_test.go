@@ -225,23 +225,6 @@ func TestLearns(t *testing.T) {
 	}
 }
 
-// A Sentinel that is known by two addresses has one vote.
-func TestOneSentinelOneVote(t *testing.T) {
-	n, _ := newNetwork(t, "2.6")
-	all, addrs := sentinels(t, addr(0), addr(0))
-	_, port, _ := net.SplitHostPort(addrs[0])
-	all[1].s.Close()
-	s := source(t, []string{"localhost:" + port, addrs[0], addrs[1]}, n, sentinel.Options{Patience: time.Nanosecond})
-	for range 2 {
-		if c, err := s.Get(t.Context()); !errors.Is(err, sentinel.ErrNoMaster) {
-			t.Errorf("%v, %v; want ErrNoMaster: one of two named it, twice", c, err)
-		}
-	}
-	if got := all[0].commands(); len(got) < 8 {
-		t.Errorf("asked %q: not by both names", got)
-	}
-}
-
 // The Sentinels' idle connections may all be dead.
 func TestSentinelRestarts(t *testing.T) {
 	n, _ := newNetwork(t, "2.6")

@@ -45,8 +45,8 @@ type answer struct {
 	err    error
 }
 
-// ask asks all Sentinels at once, those that they tell of included, so that a dead
-// one costs nothing, and returns the server that enough of them name. s.asking is held.
+// ask asks all Sentinels at once, the ones they tell of included, and returns the server named by enough of them. A
+// dead one costs nothing. s.asking is held.
 func (s *Source) ask(ctx context.Context) (string, error) {
 	s.forget()
 	answers, over := make(chan answer), make(chan struct{})
@@ -98,7 +98,7 @@ func (s *Source) ask(ctx context.Context) (string, error) {
 	return "", disagreement(s.name, s.enough(), votes, said)
 }
 
-// question has w asked in the background.
+// question asks w in the background.
 func (s *Source) question(w *watcher, answers chan<- answer, over <-chan struct{}) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +114,7 @@ func (s *Source) question(w *watcher, answers chan<- answer, over <-chan struct{
 	return nil
 }
 
-// enough is how many must name the same server.
+// enough returns how many must name the same server.
 func (s *Source) enough() int {
 	if s.o.Agree > 0 {
 		return s.o.Agree
@@ -122,7 +122,7 @@ func (s *Source) enough() int {
 	return s.known()/2 + 1
 }
 
-// winner is the server that enough Sentinels name; "" if there is none.
+// winner returns the server named by enough Sentinels; "" if there is none.
 func (s *Source) winner(votes map[string]map[string]bool) string {
 	for master, ids := range votes {
 		if len(ids) >= s.enough() {
@@ -132,11 +132,11 @@ func (s *Source) winner(votes map[string]map[string]bool) string {
 	return ""
 }
 
-// known is how many Sentinels there are, as far as we know, dead ones included. One that was
-// given by another address than it announces is one all the same: its id tells, or, where it is
-// listed by an address that can't be reached, that it does not list itself. If another lists
-// any of those given by another address, that may be so for one that has never answered too. Two that name different
-// masters are two, whatever ids they tell: a Sentinel that lies takes no other's place.
+// known counts the Sentinels, as far as we know, dead ones included. One that was given by another address than it
+// announces is one all the same: its id tells, or, where it is listed by an address that can't be reached, that it does
+// not list itself. If another lists any of those given by another address, that may be so for one that has never
+// answered too. Two that name different masters are two, whatever ids they tell: a Sentinel that lies takes no other's
+// place.
 func (s *Source) known() int {
 	listed, silent := map[string]bool{}, map[string]bool{} // the first by id, the second by address
 	for addr, w := range s.learnt {
@@ -170,8 +170,7 @@ func (s *Source) known() int {
 	return len(listed) + len(silent) + unknown
 }
 
-// disagreement tells who named which server, and who none. It is hopeless if
-// all refused: then asking again gives the same.
+// disagreement lists the votes of all Sentinels. It is hopeless if all refused: then asking again gives the same.
 func disagreement(name string, agree int, votes map[string]map[string]bool, said map[string]error) error {
 	var words []string
 	for master, ids := range votes {
@@ -199,7 +198,7 @@ func disagreement(name string, agree int, votes map[string]map[string]bool, said
 	return err
 }
 
-// watchers are all Sentinels that we know. s.asking is held.
+// watchers returns all known Sentinels. s.asking is held.
 func (s *Source) watchers() []*watcher {
 	all := slices.Clone(s.given)
 	for _, w := range s.learnt {
@@ -210,9 +209,8 @@ func (s *Source) watchers() []*watcher {
 	return all
 }
 
-// learn makes a Sentinel of each address that most of those given tell of. One that fewer know
-// may be invented. Their ids count for nothing here: a Sentinel that lies may tell another's.
-// s.asking is held.
+// learn makes a Sentinel of each address told by most of the given ones. One that fewer know may be invented. Their ids
+// count for nothing here: a Sentinel that lies may tell another's. s.asking is held.
 func (s *Source) learn() {
 	tell := map[string]int{} // by address, how many
 	for _, w := range s.given {
@@ -226,7 +224,7 @@ func (s *Source) learn() {
 	}
 }
 
-// at is the watcher of addr: that which was given, or a new one.
+// at returns the watcher of addr: a given one, or a new one.
 func (s *Source) at(addr string) *watcher {
 	for _, w := range s.given {
 		if w.addr == addr {
@@ -236,8 +234,8 @@ func (s *Source) at(addr string) *watcher {
 	return newWatcher(addr)
 }
 
-// forget drops those learnt that do not answer and that none who answers tells of. If none
-// answers, it may be we who are cut off. s.asking is held.
+// forget drops each learnt Sentinel that does not answer, if none of the others tells of it any more. If none answers,
+// it may be we who are cut off. s.asking is held.
 func (s *Source) forget() {
 	told, answered := map[string]bool{}, false
 	for _, w := range s.watchers() {
@@ -316,8 +314,8 @@ func (w *watcher) put(ctx context.Context, s *Source) (answer, error) {
 	return a, nil
 }
 
-// connect dials, and asks which Sentinel answers: an address that was learnt may lead to one that
-// was given by name. (SENTINEL MYID came with 6.2; a run_id they all have.)
+// connect dials, and asks which Sentinel answers: an address that was learnt may lead to one that was given by name.
+// (SENTINEL MYID came with 6.2; a run_id they all have.)
 func (w *watcher) connect(ctx context.Context, s *Source) error {
 	c, err := s.o.DialSentinel(ctx, w.addr)
 	if err != nil {

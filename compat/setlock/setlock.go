@@ -92,7 +92,7 @@ func (o Options) token() string {
 	return protocol.NewToken()
 }
 
-// draws reports that l lacks the fence it ought to have: it is being acquired, was adopted, or its number was lost with
+// draws reports whether l lacks the fence it ought to have: it is being acquired, was adopted, or its number was lost with
 // the reply.
 func (o Options) draws(l protocol.Lease) bool { return o.Fence && l.Fence == 0 }
 

@@ -112,7 +112,7 @@ func All() []Ability {
 	return list
 }
 
-// row is the ability's; the zero row for a name that is none.
+// row returns the ability's row; the zero row for an unknown name.
 func (a Ability) row() ability {
 	for _, known := range table {
 		if known.name == a {
@@ -122,8 +122,8 @@ func (a Ability) row() ability {
 	return ability{}
 }
 
-// Since is the first Redis that has the ability, or another server with its name; "" for a name that is none.
+// Since returns the first Redis with the ability, or another server with its name; "" for an unknown name.
 func (a Ability) Since() string { return a.row().since }
 
-// What says in a few words what the ability is good for.
+// What describes the use of the ability in a few words.
 func (a Ability) What() string { return a.row().what }

@@ -25,9 +25,8 @@ type Asker struct {
 	Again func() // called before a question, or a part of one that stands for all, is asked anew
 }
 
-// New returns an Asker over c, with scratch keys of random names that nobody else has, in one
-// slot. millis says that the lock which is asked for counts TTLs in milliseconds: then the
-// questions do.
+// New returns an Asker over c, with scratch keys of new random names, in one slot. With millis its questions count TTLs
+// in milliseconds, as the lock does.
 func New(c *protocol.Conn, a, b string, millis bool) *Asker {
 	return &Asker{c: c, a: a, b: b, millis: millis, Again: func() {}}
 }
@@ -38,7 +37,7 @@ func (q *Asker) On(c *protocol.Conn) *Asker {
 	return q
 }
 
-// Knowing tells the Asker what the server can do: without MULTI or scripts it asks without them.
+// Knowing tells the Asker the server's abilities: without MULTI or scripts it asks without them.
 func (q *Asker) Knowing(can func(Ability) bool) { q.noMulti, q.noEval = !can(Multi), !can(Scripts) }
 
 // ErrNotAsked means that the question could leave a key behind that never expires, because the
@@ -132,11 +131,10 @@ func final(err error) bool {
 	return r != nil && (r.Elsewhere || r.Passes)
 }
 
-// tells reports whether an error says more than that a command is not there: it is forbidden, or the
-// connection broke.
+// tells reports whether an error says more than "unknown command": it is forbidden, or the connection broke.
 func tells(err error) bool { return !answer.Refused(err) || answer.Of(err) == answer.Permission }
 
-// run sends commands that begin with what makes a key: one write, or one transaction.
+// run sends commands that begin by making a key: in one write, or in one transaction.
 func (q *Asker) run(cmds ...protocol.Cmd) ([]any, error) {
 	if strings.Contains(q.made, ";") {
 		return q.exec(cmds...)
@@ -144,8 +142,7 @@ func (q *Asker) run(cmds ...protocol.Cmd) ([]any, error) {
 	return q.pipe(cmds...)
 }
 
-// pipe sends commands in one write, each of which is harmless by itself. The error is the first
-// that the server answered with, or the connection's.
+// pipe sends commands in one write, each harmless by itself. The error is the server's first, or the connection's.
 func (q *Asker) pipe(cmds ...protocol.Cmd) ([]any, error) {
 	replies, err := q.c.Pipe(cmds...)
 	if err != nil {
@@ -154,8 +151,8 @@ func (q *Asker) pipe(cmds ...protocol.Cmd) ([]any, error) {
 	return replies, answer.First(replies)
 }
 
-// atomic runs commands on the scratch keys as one, the last of which remove them: in a
-// transaction, or in a script where there is none.
+// atomic runs commands on the scratch keys as one; the last remove them. It uses a transaction, or a script where there
+// is none.
 func (q *Asker) atomic(cmds ...protocol.Cmd) ([]any, error) {
 	switch {
 	case !q.noMulti:
@@ -200,8 +197,8 @@ func (q *Asker) make(value string) error {
 	return err
 }
 
-// hasCommand asks for a command without its arguments, which writes nothing. A server that has it says
-// that they are missing; one that says it otherwise may have it or not.
+// hasCommand asks for a command without its arguments, so it writes nothing. A server that has it says that they are
+// missing; one that says it otherwise may have it or not.
 func (q *Asker) hasCommand(name string) (string, error) {
 	switch _, err := q.c.Do(name, q.a); {
 	case answer.Misused(err):
@@ -215,7 +212,7 @@ func (q *Asker) hasCommand(name string) (string, error) {
 	}
 }
 
-// watch touches what it watches: its own writes count too.
+// watch watches a key and touches it itself: its own writes count too.
 func (q *Asker) watch() (string, error) {
 	if err := q.make("x"); err != nil {
 		return "", err
@@ -245,8 +242,7 @@ func (q *Asker) time() (string, error) {
 	return fmt.Sprintf("TIME answers %.80q, which is no time", fmt.Sprintf("%s", reply)), nil
 }
 
-// scripts has a script compare, and extend, count, replace and remove what holds its value: what
-// locks do.
+// scripts runs the scripts of a lock: they compare, and extend, count, replace and remove.
 func (q *Asker) scripts() (string, error) {
 	const held, extend = "1", "PEXPIRE a 120000"
 	script := func(value, do string) error {

@@ -20,11 +20,10 @@ type Need struct {
 	Or      Ability // "": none
 }
 
-// Check asks for everything that a lock needs, over c and on scratch keys in key's slot: use it as
-// a lock's [protocol.Traits].Check. The error is [protocol.ErrUnsafeServer] (a
-// [*protocol.UnsafeServerError]) if an answer proves that the server lacks something, or else the
-// server's refusal or the connection's error. millis says that the lock counts TTLs in
-// milliseconds.
+// Check asks for all needs of a lock, over c and on scratch keys in key's slot: use it as a lock's
+// [protocol.Traits].Check. The error is [protocol.ErrUnsafeServer] (a [*protocol.UnsafeServerError]) if an answer
+// proves that the server lacks something, or else the server's refusal or the connection's error. millis says that the
+// lock counts TTLs in milliseconds.
 func Check(c *protocol.Conn, key string, millis bool, needs ...Need) error {
 	q := New(c, protocol.Aux(key, "check:"+protocol.NewToken()), protocol.Aux(key, "check:"+protocol.NewToken()), millis)
 	for _, n := range needs {
@@ -43,8 +42,8 @@ func Check(c *protocol.Conn, key string, millis bool, needs ...Need) error {
 	return nil
 }
 
-// refused is what the server's answer to a question means. A command that it does not know may
-// have come later, or may have been renamed: the version, if it is told, decides.
+// refused returns the error for the server's answer to a question. A command that it does not know may have come later,
+// or may have been renamed: the version, if it is told, decides.
 func (n Need) refused(c *protocol.Conn, err error) error {
 	row := n.Ability.row()
 	err = c.Lacks(err, row.lacks, n.Use)
@@ -70,11 +69,11 @@ type renamed struct{ *protocol.UnsafeServerError }
 
 func (e renamed) Unwrap() error { return e.UnsafeServerError }
 
-// Renamed reports whether a check failed because the server does not know a command that its
-// version has: other clients, or this one later, may find it there.
+// Renamed reports whether a check failed because the server does not know a command of its version: other clients, or
+// this one later, may find it there.
 func Renamed(err error) bool { return errors.As(err, new(renamed)) }
 
-// short is a server's reply without the arguments that it repeats.
+// short returns a server's reply without the arguments repeated in it.
 func short(e redis.Error) string {
 	s, _, _ := strings.Cut(string(e), ", with args")
 	return strings.TrimSpace(s)
@@ -85,7 +84,7 @@ func Older(version, since string) bool {
 	return slices.Compare(numbers(version), numbers(since)) < 0
 }
 
-// numbers are those of a version; none of one that can't be read.
+// numbers returns the numbers of a version, up to the first unreadable one.
 func numbers(version string) []int {
 	var list []int
 	for _, part := range strings.Split(version, ".") {

@@ -8,7 +8,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// lists asks by the very commands that a lock sends: each outcome is tried, and what it leaves.
+// lists runs the very commands of a lock: it tries each outcome, and looks at the rest.
 func (q *Asker) lists() (string, error) {
 	why, err := q.tryLists()
 	if why != "" || err != nil {
@@ -45,9 +45,8 @@ func (q *Asker) tryLists() (why string, err error) {
 	return "", nil
 }
 
-// tryOne has "held" removed from the scratch key, or replaced by next, and reports whether the
-// replies say that it was done, and what the key held then. All is one transaction, which makes the
-// key and removes it: nobody ever sees it.
+// tryOne removes "held" from the scratch key, or replaces it by next. It reports whether the replies say "done", and
+// the key's value then. All is one transaction, which makes the key and removes it: nobody ever sees it.
 func (q *Asker) tryOne(holds, next string) (done bool, left string, err error) {
 	begin := protocol.Cmd{"SET", q.a, holds}
 	if holds == "" {

@@ -37,12 +37,12 @@ const (
 	inMulti
 )
 
-// inMillis is a question, or how the replies to it look, for locks that count in milliseconds.
+// inMillis translates a question, or the look of its replies, for locks that count in milliseconds.
 func inMillis(s string) string {
 	return strings.NewReplacer("; TTL", "; PTTL", "; EXPIRE a 120", "; PEXPIRE a 120000", " 61..120 ", " 60001..120000 ", " 1..60 ", " 1..60000 ").Replace(s)
 }
 
-// commands are those of a text, on the scratch keys of q, in the unit of the lock that is asked for.
+// commands reads the commands of a text, on the scratch keys of q, in the unit of the lock.
 func (q *Asker) commands(text string) (cmds []protocol.Cmd) {
 	if q.millis {
 		text = inMillis(text)
@@ -108,7 +108,7 @@ func (q *Asker) pose(t question) (why string, err error) {
 	return odd(strings.Join(names, ", "), said), nil
 }
 
-// fits reports whether what was said looks as a meaning has it. spared: no error among it lacks one.
+// fits reports whether the replies look as a meaning has it. spared: no error among them denies the ability.
 func (q *Asker) fits(look string, said []string, spared bool) bool {
 	if look == "" {
 		return spared
@@ -125,7 +125,7 @@ func (q *Asker) fits(look string, said []string, spared bool) bool {
 	return true
 }
 
-// words are those of a meaning, one for each reply.
+// words returns a meaning's words, one for each reply.
 func (q *Asker) words(look string) []string {
 	look = strings.ReplaceAll(look, "+", strings.Repeat("* ", strings.Count(q.made, ";")+1))
 	if q.millis {
@@ -134,7 +134,7 @@ func (q *Asker) words(look string) []string {
 	return strings.Fields(look)
 }
 
-// word is a reply as a meaning has it.
+// word writes a reply as a meaning does.
 func word(reply any) string {
 	switch r := reply.(type) {
 	case nil:
@@ -147,7 +147,7 @@ func word(reply any) string {
 	return fmt.Sprint(reply)
 }
 
-// odd is the answer of a server that answers commands in no way of Redis's.
+// odd returns the words for a server with answers in no way of Redis's.
 func odd(commands string, said []string) string {
 	return fmt.Sprintf("%s are answered %.80s, not as Redis does", commands, fmt.Sprint(said))
 }

@@ -106,7 +106,7 @@ func (c *conn) Do(name string, args ...any) (any, error) {
 	return c.DoContext(context.Background(), name, args...)
 }
 
-// DoWithTimeout is Do within d; 0: without a limit of its own.
+// DoWithTimeout runs a command, as Do, within d; 0: without a limit of its own.
 func (c *conn) DoWithTimeout(d time.Duration, name string, args ...any) (any, error) {
 	if d <= 0 {
 		return c.Do(name, args...)
@@ -120,7 +120,7 @@ func (c *conn) DoWithTimeout(d time.Duration, name string, args ...any) (any, er
 	return reply, err
 }
 
-// marked keeps what is known of an error's outcome, and nothing that looks like a caller's deadline.
+// marked keeps an error's known outcome, and drops all likeness to a caller's deadline.
 func marked(err error) error {
 	if protocol.OutcomeOf(err) == protocol.NotSent {
 		return protocol.NotSent.Mark(errors.New(err.Error()))
@@ -128,7 +128,7 @@ func marked(err error) error {
 	return errors.New(err.Error())
 }
 
-// DoContext is Do until ctx ends. It then breaks the connection, also if ctx had ended before: the
+// DoContext runs a command, as Do, until ctx ends. It then breaks the connection, also if ctx had ended before: the
 // engine relies on that to keep a connection in an unknown state from its next user.
 func (c *conn) DoContext(ctx context.Context, name string, args ...any) (any, error) {
 	return c.do(ctx, c.cancellable, name, args...)
@@ -194,13 +194,13 @@ func (c *conn) kill(why error) error {
 	return why
 }
 
-// dialed reports whether it was connecting that failed.
+// dialed reports whether connecting failed.
 func dialed(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// cancellable is exchange, left behind when ctx ends.
+// cancellable exchanges commands, and leaves the exchange behind when ctx ends.
 func (c *conn) cancellable(ctx context.Context, cmds []protocol.Cmd) ([]any, error) {
 	if ctx.Done() == nil {
 		return c.exchange(ctx, cmds)
@@ -223,7 +223,7 @@ func (c *conn) cancellable(ctx context.Context, cmds []protocol.Cmd) ([]any, err
 	}
 }
 
-// Flush sends what was sent, and waits for its replies: Receive has them then.
+// Flush sends all commands, and waits for their replies: Receive has them then.
 func (c *conn) Flush() error {
 	ctx, cut := context.WithCancel(context.Background())
 	defer cut()
@@ -269,7 +269,7 @@ func (c *conn) received() (reply any, ok bool, err error) {
 	return reply, true, err
 }
 
-// ReceiveContext is Receive. A ctx that has ended breaks the connection.
+// ReceiveContext returns the next reply, as Receive does. A ctx that has ended breaks the connection.
 func (c *conn) ReceiveContext(ctx context.Context) (any, error) {
 	if ctx.Err() != nil {
 		return nil, c.kill(ctx.Err())

@@ -64,15 +64,14 @@ func Named(name string) (OneKey, error) {
 	return OneKey{}, fmt.Errorf("%w: %s writes tokens, as txlock and setlock do: it needs no bridge", protocol.ErrInvalid, f.Name)
 }
 
-// timeOf is how f's clients write times, each of ours its own if they read as
-// many digits as there are.
+// timeOf returns the dialect of f's clients. Each time of ours is unique if they read as many digits as there are.
 func timeOf(f dialect.Format) (getsetlock.Dialect, error) {
 	d, err := getsetlock.Named(f.Name)
 	d.Nonce = d.Nonce || d.Float
 	return d, err
 }
 
-// lawless says why no lock is safe beside f's clients; "" if there is one.
+// lawless returns the reason why no lock is safe beside f's clients; "" if there is one.
 func lawless(f dialect.Format) string {
 	switch {
 	case f.Win != dialect.WinAlways:
@@ -83,7 +82,7 @@ func lawless(f dialect.Format) string {
 	return "sets a key that it has read as dead, even if another client has taken it over in between"
 }
 
-// drain is ErrDrain if no lock is safe beside f's clients.
+// drain returns ErrDrain if no lock is safe beside f's clients.
 func drain(f dialect.Format) error {
 	if why := lawless(f); why != "" {
 		return drainError{f.Name + " " + why}

@@ -42,10 +42,10 @@ func newHalf(f dialect.Format, key string, millis bool) (half, error) {
 	return h, nil
 }
 
-// own reports whether what we write is ours alone.
+// own reports whether our values are ours alone.
 func (h half) own() bool { return !h.Kind.Timed() || h.time.Nonce }
 
-// value is what stands on keys[0] for an acquisition.
+// value returns the value of keys[0] for an acquisition.
 func (h half) value(key string, now time.Time, ttl time.Duration, token string) string {
 	switch {
 	case h.Kind == dialect.TwoKeys:
@@ -80,8 +80,8 @@ func (h half) write(now time.Time, ttl time.Duration, value string) protocol.Cmd
 	return setex(h.millis, h.keys[0], value, ttl)
 }
 
-// extend is what moves its end to now+ttl, and the value that it then has. What
-// makes a time new is made of the old one's last digits: its nonce.
+// extend returns the commands to move the end to now+ttl, and the value they write. What makes a time new is made of
+// the old one's last digits: its nonce.
 func (h half) extend(now time.Time, ttl time.Duration, value string) (string, protocol.Cmd) {
 	switch {
 	case h.Kind == dialect.TwoKeys:
@@ -94,7 +94,7 @@ func (h half) extend(now time.Time, ttl time.Duration, value string) (string, pr
 	return value, expire
 }
 
-// frees are the commands that remove the name, and then wake one who waits for it, as the fleet's own release does.
+// frees returns the commands to remove the name and to wake one waiter, as the fleet's own release does.
 func (h half) frees() []protocol.Cmd {
 	del := protocol.Cmd{"DEL"}
 	for _, k := range h.keys {
@@ -115,8 +115,8 @@ func (h half) gets() []protocol.Cmd {
 	return cmds
 }
 
-// judge says of what was found whether the name can be taken: nothing is there,
-// or an expired time, with its owner if there is one.
+// judge reports whether the name can be taken: nothing is there, or an expired time (dead), with its owner if there is
+// one.
 func (h half) judge(found []any, now time.Time) (free, dead bool) {
 	there := 0
 	for _, v := range found {
@@ -131,7 +131,7 @@ func (h half) judge(found []any, now time.Time) (free, dead bool) {
 	return false, timed && there == len(found) && h.time.Dead(text(found[len(found)-1]), now)
 }
 
-// until is the time that was found; zero if there is none.
+// until returns the time found on the name; zero if there is none.
 func (h half) until(found []any) time.Time {
 	if !h.Kind.Timed() && h.Kind != dialect.TwoKeys {
 		return time.Time{}
@@ -147,7 +147,7 @@ func (h half) ttlCommand() string {
 	return "TTL"
 }
 
-// state is that of this name alone.
+// state returns the state of this name alone.
 func (h half) state(c *protocol.Conn, found []any, ttl any, now time.Time) (protocol.State, error) {
 	s := protocol.State{Key: h.keys[0], Value: text(found[0]), Status: protocol.StatusFree, TTL: protocol.NoTTL}
 	free, dead := h.judge(found, now)
@@ -176,7 +176,7 @@ func (h half) state(c *protocol.Conn, found []any, ttl any, now time.Time) (prot
 	return s, err
 }
 
-// repair is txlock's.
+// repair returns txlock's repair.
 func (h half) repair(now time.Time, s protocol.State, ttl time.Duration) (protocol.Change, error) {
 	return txlock.Classic{Options: txlock.Options{Millis: h.millis}}.Repair(now, s, ttl)
 }

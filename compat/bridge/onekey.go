@@ -67,9 +67,8 @@ func (b OneKey) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Du
 	return l, nil
 }
 
-// write makes the key what l says, with a TTL that ends not before the time on
-// it: one that ended sooner would free the key under a holder in whose time the
-// others still believe.
+// write writes l on the key, with a TTL no shorter than its time. One that ended sooner would free the key under a
+// holder in whose time the others still believe.
 func (b OneKey) write(l protocol.Lease, now time.Time) protocol.Cmd {
 	until, _ := b.Dialect.Parse(l.Value)
 	return setex(b.Millis, l.Key, l.Value, until.Sub(now))
@@ -86,9 +85,8 @@ func setex(millis bool, key, value string, ttl time.Duration) protocol.Cmd {
 	return cmd
 }
 
-// Extend moves the end of a lease that is still ours to now+ttl, on the key and in its TTL. If the
-// key has expired unnoticed since the GET (before Redis 6.0.9), it is made again: no other client
-// has had it, or EXEC would have failed.
+// Extend moves the end of our lease to now+ttl, on the key and in its TTL. If the key has expired unnoticed since the
+// GET (before Redis 6.0.9), it is made again: no other client has had it, or EXEC would have failed.
 func (b OneKey) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
 	next, err := b.Lease(l.Key, now, ttl)
 	if err != nil {
@@ -109,8 +107,8 @@ func (b OneKey) Release(l protocol.Lease) protocol.Change {
 	return b.change(l, protocol.Cmd{"DEL", l.Key})
 }
 
-// change is a command on the condition that the key holds our time. An EXEC that was aborted
-// is not tried again if another client can have made the same value since.
+// change returns a command to run if the key holds our time. An EXEC that was aborted is not tried again if another
+// client can have made the same value since.
 func (b OneKey) change(l protocol.Lease, cmd protocol.Cmd) protocol.Change {
 	return protocol.Change{Key: l.Key, Value: l.Value, Do: []protocol.Cmd{cmd}, Once: l.Ambiguous}
 }
@@ -134,9 +132,8 @@ func (b OneKey) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.S
 	return s, nil
 }
 
-// Traits say that it checks the server, and gives a token that was left without a TTL its
-// end: the new fleet's client died before it set one (tx/crash-before-expire). A time gets none:
-// that is its dialect's to end.
+// Traits make the Locker check the server, and give an end to a token without a TTL: the new fleet's client died before
+// it set one (tx/crash-before-expire). A time gets none: that is its dialect's to end.
 func (b OneKey) Traits() protocol.Traits {
 	return protocol.Traits{
 		Rotates: true,
@@ -145,8 +142,8 @@ func (b OneKey) Traits() protocol.Traits {
 	}
 }
 
-// check returns ErrUnsafeServer if there is no WATCH, or if a key with a TTL
-// does not stand up to SETNX; ErrDrain if the dialect's clients take what is held.
+// check returns ErrUnsafeServer if there is no WATCH, or if a key with a TTL does not stand up to SETNX; ErrDrain if
+// the dialect's clients take a held key.
 func (b OneKey) check(c *protocol.Conn, key string) error {
 	if f, err := dialect.Lookup(b.Dialect.Name); err == nil && drain(f) != nil {
 		return drain(f)
@@ -154,8 +151,8 @@ func (b OneKey) check(c *protocol.Conn, key string) error {
 	return check(c, key, b.Millis)
 }
 
-// check is txlock's. Where tokens are not safe even with whole seconds, no other
-// lock of tokens helps.
+// check returns ErrUnsafeServer if txlock's abilities are missing. Where tokens are not safe even with whole seconds,
+// no other lock of tokens helps.
 func check(c *protocol.Conn, key string, millis bool) error {
 	tokens := func(millis bool) error {
 		return txlock.Guarded{Options: txlock.Options{Millis: millis}}.Traits().Check(c, key)

@@ -51,13 +51,11 @@ type Stage struct {
 	locks []protocol.Algorithm
 }
 
-// Locks returns the stage's locks, the one that needs the newest server first: take the first that
-// is safe on your server (probe.Check). For an old client they are this module's locks in its
-// dialect, which look the same to it.
+// Locks returns the stage's locks, the one for the newest server first: take the first that is safe on your server
+// (probe.Check). For an old client they are this module's locks in its dialect, which look the same to it.
 func (s Stage) Locks() []protocol.Algorithm { return s.locks }
 
-// Targets returns the names of the new locks that [NewPlan] accepts: the families of token locks,
-// and the locks in them.
+// Targets returns the names of the new locks for [NewPlan]: the families of token locks, and the locks in them.
 func Targets() []string {
 	var list []string
 	for _, family := range []string{"set", "tx"} {
@@ -71,8 +69,8 @@ func Targets() []string {
 	return list
 }
 
-// Ours returns the names of this module's locks that [NewPlan] accepts as the old lock, besides the
-// clients in the field.
+// Ours returns the names of this module's locks that can be the old lock for [NewPlan], besides the clients in the
+// field.
 func Ours() []string { return []string{"setnx-expire", "getset", "tx", "set"} }
 
 // NewPlan returns the plan from a lock (the name of a client in the field, or one of [Ours];
@@ -125,15 +123,14 @@ func NewPlan(from, to string) (Plan, error) {
 	return p, nil
 }
 
-// drained is what a client does of which no lock of ours is to be beside it.
+// drained returns the harm by a client that no lock of ours may stand beside.
 func drained(err error) string {
 	_, why, _ := strings.Cut(err.Error(), dialect.ErrUnsupported.Error()+": ")
 	why, _, _ = strings.Cut(why, ". ")
 	return why
 }
 
-// link says of each stage what it is rolled out beside, when it is done and how
-// to go back.
+// link adds to each stage its companions, its end and the way back.
 func (p *Plan) link(f dialect.Format) {
 	last := len(p.Stages) - 1
 	for i := 1; i <= last; i++ {
@@ -150,7 +147,7 @@ func (p *Plan) link(f dialect.Format) {
 	}
 }
 
-// looks is what setnxlock survey must show when the last old client has gone.
+// looks returns the expected output of setnxlock survey after the last old client.
 func looks(f dialect.Format, direct bool) string {
 	switch {
 	case f.Kind.Timed():
@@ -165,7 +162,7 @@ func looks(f dialect.Format, direct bool) string {
 	return "setnxlock survey shows no lock that nothing ends (status persistent)"
 }
 
-// oneKey is the stage between times and tokens.
+// oneKey returns the stage between times and tokens.
 func oneKey(f dialect.Format) Stage {
 	b, code := OneKey{}, "bridge.OneKey{}"
 	if named, err := Named(f.Name); err == nil {
@@ -189,8 +186,8 @@ func oneKey(f dialect.Format) Stage {
 	return s
 }
 
-// meets is what f's clients do when they find a token. What the executed ones do
-// is in the tests of getsetlock; the others go by their language.
+// meets tells how f's clients treat a token. What the executed ones do is in the tests of getsetlock; the others go by
+// their language.
 func meets(f dialect.Format) string {
 	const steals = "reads a number, or 0, at the beginning of a new one's token, and takes the lock over from its holder"
 	switch f.Name {
@@ -210,7 +207,7 @@ func meets(f dialect.Format) string {
 	return steals
 }
 
-// twoKeys is the stage between two keys and one.
+// twoKeys returns the stage between two keys and one.
 func twoKeys(f dialect.Format) Stage {
 	token, _ := dialect.Lookup("redis-py-3")
 	return Stage{
@@ -220,7 +217,7 @@ func twoKeys(f dialect.Format) Stage {
 	}
 }
 
-// form is the stage of clients that a new client's lock or release is not enough for.
+// form returns the stage of clients that need more than a new client's lock or release.
 func form(f dialect.Format) Stage {
 	why := "an old client takes apart the value of any lock that it finds: one in another form may make it throw"
 	if f.Signal != "" {
@@ -241,8 +238,8 @@ func commandDialect(f dialect.Format) string {
 	return f.Name
 }
 
-// keyOf is the command's key that is the old clients' lock NAME: with its prefix as a flag, or, if
-// something follows NAME, in full.
+// keyOf returns the command's key for the old clients' lock NAME: with its prefix as a flag, or, if something follows
+// NAME, in full.
 func keyOf(f dialect.Format) string {
 	before, after, _ := strings.Cut(f.KeyName, "NAME")
 	switch {
@@ -256,7 +253,7 @@ func keyOf(f dialect.Format) string {
 	return f.KeyName
 }
 
-// risks are what f's clients do to each other.
+// risks lists the harm that f's clients do to each other.
 func risks(f dialect.Format) []string {
 	var list []string
 	switch f.Release {
@@ -286,7 +283,7 @@ func risks(f dialect.Format) []string {
 	return list
 }
 
-// origin is the lock to move from.
+// origin returns the lock to move from.
 func origin(name string) (dialect.Format, error) {
 	tokens := dialect.Format{Name: name, Kind: dialect.Python, KeyName: "NAME", Token: dialect.TokenHex, TTL: dialect.TTLAtomic, Release: dialect.ReleaseWatched}
 	switch family, _, _ := strings.Cut(name, ":"); family {
@@ -310,7 +307,7 @@ func origin(name string) (dialect.Format, error) {
 	return f, nil
 }
 
-// olds are our locks that look to f's clients like one of them.
+// olds returns our locks in the likeness of f's clients.
 func olds(f dialect.Format) []protocol.Algorithm {
 	switch {
 	case f.Name == "getset":
@@ -333,7 +330,7 @@ func olds(f dialect.Format) []protocol.Algorithm {
 	return []protocol.Algorithm{fleet, seconds}
 }
 
-// target are the locks of a name in Targets, the one that needs the newest server first.
+// target returns the locks of a name in Targets, the one for the newest server first.
 func target(name string) ([]protocol.Algorithm, bool) {
 	if !slices.Contains(Targets(), name) {
 		return nil, false
@@ -347,7 +344,7 @@ func target(name string) ([]protocol.Algorithm, bool) {
 	return list, true
 }
 
-// goOf is the Go of a target; of a family its first that does not need the servers of today.
+// goOf returns the Go of a target; for a family its first that does not need the servers of today.
 func goOf(to string) string {
 	all := locks.Named(to)
 	for _, l := range all {

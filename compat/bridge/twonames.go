@@ -101,7 +101,7 @@ func (b TwoNames) drawn(both [2]half, l protocol.Lease, cmds []protocol.Cmd) []p
 	return cmds
 }
 
-// Extend moves the end of a lease whose both halves are still ours to now+ttl.
+// Extend moves the end of our lease to now+ttl, if both halves are still ours.
 func (b TwoNames) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
 	if ttl < time.Second {
 		return l, protocol.Change{}, fmt.Errorf("%w: a ttl of %v is shorter than the second that this lock counts in", protocol.ErrInvalid, ttl)
@@ -147,9 +147,8 @@ func (b TwoNames) Release(l protocol.Lease) protocol.Change {
 	}}
 }
 
-// ifOurs runs cmds in one EXEC on the condition that both names hold what l says
-// when they run. If only one does, the lease is lost, and ifOurs releases that
-// one: nobody would renew it.
+// ifOurs runs cmds in one EXEC if both names hold l's values then. If only one does, the lease is lost, and ifOurs
+// releases that one: nobody would renew it.
 func (b TwoNames) ifOurs(c *protocol.Conn, both [2]half, l protocol.Lease, cmds ...protocol.Cmd) ([]any, error) {
 	values, ok := split(l.Value)
 	if !ok {
@@ -234,12 +233,12 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// Traits say that it checks the server, and repairs a token without a TTL.
+// Traits make the Locker check the server, and repair a token without a TTL.
 func (b TwoNames) Traits() protocol.Traits {
 	return protocol.Traits{Check: b.check, Repair: b.repair}
 }
 
-// repair gives a token that was left without a TTL its end, under either name.
+// repair gives an end to a token without a TTL, under either name.
 func (b TwoNames) repair(now time.Time, s protocol.State, ttl time.Duration) (protocol.Change, error) {
 	both, err := b.halves(s.Key)
 	if err != nil {
@@ -269,8 +268,8 @@ func (b TwoNames) repair(now time.Time, s protocol.State, ttl time.Duration) (pr
 	}}, err
 }
 
-// check returns ErrUnsafeServer if there is no WATCH, or if a key with a TTL
-// does not stand up to SETNX; ErrDrain if one of the fleets takes what is held.
+// check returns ErrUnsafeServer if there is no WATCH, or if a key with a TTL does not stand up to SETNX; ErrDrain if
+// one of the fleets takes a held key.
 func (b TwoNames) check(c *protocol.Conn, key string) error {
 	for _, f := range []dialect.Format{b.Old, b.New} {
 		if err := drain(f); err != nil {
@@ -280,7 +279,7 @@ func (b TwoNames) check(c *protocol.Conn, key string) error {
 	return check(c, key, b.Millis)
 }
 
-// halves are the two names of key.
+// halves returns the two names of key.
 func (b TwoNames) halves(key string) (both [2]half, err error) {
 	for i, f := range []dialect.Format{b.Old, b.New} {
 		if both[i], err = newHalf(f, key, b.Millis); err != nil {
@@ -293,7 +292,7 @@ func (b TwoNames) halves(key string) (both [2]half, err error) {
 	return both, nil
 }
 
-// compareAndSet is the connection's, for all keys of both names.
+// compareAndSet runs the connection's CompareAndSet for all keys of both names.
 func compareAndSet(c *protocol.Conn, key string, both [2]half, decide func(found [2][]any) ([]protocol.Cmd, error)) ([]any, error) {
 	return c.CompareAndSet(slices.Concat(both[0].keys, both[1].keys), nil, func(replies []any) ([]protocol.Cmd, error) {
 		if e := answer.First(replies); e != nil {

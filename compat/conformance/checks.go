@@ -52,7 +52,7 @@ var checks = []struct {
 // for a lease to end keep their time. Each waits for a server's replies most of the time.
 var busy = make(chan struct{}, 4*runtime.GOMAXPROCS(0))
 
-// turn waits until a check may keep the processor busy; virtual time has no need of that.
+// turn waits until a check may keep the processor busy; virtual time needs no turn.
 func (c *suite) turn() (done func()) {
 	if c.virtual {
 		return func() {}
@@ -66,8 +66,8 @@ const patient = 2 * time.Minute
 
 const nobodys = "0000000000.000" // a token that nobody has
 
-// exclusion: of 16 clients no two that exclude each other stand in the section
-// together. Where clients share, every fourth is a rival.
+// exclusion lets 16 clients contend: no two rivals stand in the section together. Where clients share, every fourth is
+// a rival.
 func (c *suite) exclusion(t testing.TB) {
 	c.contend(t, "exclusion", 16, 1, func(p int) (k *compat.Locker, shares bool) {
 		if c.Shared && p%4 == 0 {
@@ -108,7 +108,7 @@ type section struct {
 	most                               int32 // that stand together; 0: any number
 }
 
-// enter is for a client that may find nobody inside; done leaves.
+// enter brings in a client that shares with nobody; done leaves.
 func (s *section) enter() (done func()) {
 	if s.alone.Add(1) != 1 || s.together.Load() != 0 {
 		s.overlaps.Add(1)
@@ -120,7 +120,7 @@ func (s *section) enter() (done func()) {
 	}
 }
 
-// join is for one that may find others like it.
+// join brings in a client that shares with others like it; done leaves.
 func (s *section) join() (done func()) {
 	if n := s.together.Add(1); s.most > 0 && n > s.most {
 		s.overlaps.Add(1)
@@ -133,8 +133,8 @@ func (s *section) join() (done func()) {
 	}
 }
 
-// contend lets the clients of processes take a key three times each, and checks that nobody stands beside one
-// that does not share, nor more of those that do than may, and that no update gets lost there.
+// contend lets the clients of processes take a key three times each. Nobody may stand beside a rival, nor too many
+// together, and no update may get lost.
 func (c *suite) contend(t testing.TB, name string, processes, clients int, open func(p int) (k *compat.Locker, shares bool)) {
 	defer c.turn()()
 	const rounds = 3
@@ -186,8 +186,7 @@ func (c *suite) contend(t testing.TB, name string, processes, clients int, open 
 	}
 }
 
-// sharing: clients that share hold a key together, as many as may, and keep a rival out until
-// the last of them has gone.
+// sharing takes a key by as many clients as may share it. They keep a rival out until the last has gone.
 func (c *suite) sharing(t testing.TB) {
 	ctx := within(t, 30*time.Second)
 	key := c.key("sharing")
@@ -216,14 +215,14 @@ func (c *suite) sharing(t testing.TB) {
 	release(t, ctx, lock)
 }
 
-// keptOut checks that somebody else has the key.
+// keptOut checks the refusal of a held key.
 func keptOut(t testing.TB, ctx context.Context, k *compat.Locker, key, what string) {
 	t.Helper()
 	_, err := k.TryLock(ctx, key, patient)
 	want(t, what, err, compat.ErrHeld)
 }
 
-// holderOnly: nobody but the holder releases, and it only once.
+// holderOnly lets the holder alone release, and only once.
 func (c *suite) holderOnly(t testing.TB) {
 	ctx := within(t, 20*time.Second)
 	key := c.key("holder")
@@ -244,9 +243,8 @@ func (c *suite) holderOnly(t testing.TB) {
 	release(t, ctx, second)
 }
 
-// patiently runs a check whose leases are short, so that a machine with too
-// much to do can lose one. What that may have been the reason of check returns as
-// its error, and is asked again with leases six times as long, twice.
+// patiently runs a check with short leases. A busy machine can lose one: an error of check may come from that, and is
+// tried again with leases six times as long, twice.
 func (c *suite) patiently(t testing.TB, name string, check func(ctx context.Context, key string, ttl time.Duration) error) {
 	ttl := c.TTL
 	for try := 1; ; try++ {
@@ -263,8 +261,8 @@ func (c *suite) patiently(t testing.TB, name string, check func(ctx context.Cont
 	}
 }
 
-// expiry: a holder that dies is taken over when its lease has ended, not before;
-// and if it was not dead but slow, its release comes too late to do harm.
+// expiry lets a holder die: its lock is taken over when its lease has ended, not before. If it was not dead but slow,
+// its release comes too late to do harm.
 func (c *suite) expiry(t testing.TB) {
 	c.patiently(t, "expiry", func(ctx context.Context, key string, ttl time.Duration) error {
 		start := time.Now()
@@ -334,8 +332,7 @@ func (c *suite) renewal(t testing.TB) {
 	})
 }
 
-// renewals: many locks of one client, renewed together, outlast their ttl; and
-// one that was lost is lost alone.
+// renewals renews many locks of one client together: they outlast their ttl, and a lost one is lost alone.
 func (c *suite) renewals(t testing.TB) {
 	c.patiently(t, "renewals", func(ctx context.Context, _ string, ttl time.Duration) error {
 		o := c.options()
@@ -385,7 +382,7 @@ func (c *suite) renewals(t testing.TB) {
 	})
 }
 
-// fences: numbers grow from acquisition to acquisition, and are what the counter counted, however high.
+// fences draws numbers: they grow from acquisition to acquisition, and equal the counter, however high.
 func (c *suite) fences(t testing.TB) {
 	ctx := within(t, 20*time.Second)
 	key := c.key("fences")
@@ -447,8 +444,8 @@ func (c *suite) adoption(t testing.TB) {
 	want(t, "Release by the handle that gave it away", lock.Release(ctx), compat.ErrLost)
 }
 
-// detachment: a lock that leaves its process, as a string, stays held until its next holder
-// releases it; the one before has nothing to do with it any more.
+// detachment passes a lock on as a string. It stays held until its next holder releases it; the one before has nothing
+// to do with it any more.
 func (c *suite) detachment(t testing.TB) {
 	ctx := within(t, 20*time.Second)
 	key := c.key("detachment")

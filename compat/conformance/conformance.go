@@ -128,7 +128,7 @@ func Run(t *testing.T, l Lock) {
 	})
 }
 
-// Refuses returns why l says, by its own check, that it is not safe where it runs; nil: it says no such thing.
+// Refuses returns the reason of l's own check against the server; nil if it has none.
 func Refuses(t testing.TB, l Lock) error {
 	t.Helper()
 	c := must.Get(newSuite(l))(t)
@@ -140,7 +140,7 @@ func Refuses(t testing.TB, l Lock) error {
 // the checks on real servers wait for leases beside them.
 var bubbles = make(chan struct{}, runtime.GOMAXPROCS(0))
 
-// Main is a TestMain: it runs the checks that wait for a lease to end at the same time, and fails
+// Main runs a package's tests, as its TestMain. The checks that wait for a lease to end run at the same time. It fails
 // if a lock left a goroutine behind.
 func Main(m *testing.M, known ...goleak.Option) {
 	flag.Parse()
@@ -199,14 +199,13 @@ func (c *suite) options() compat.Options {
 	return o
 }
 
-// client is a client of its own.
+// client returns a new client.
 func (c *suite) client() *compat.Locker { return c.New(plain, c.options()) }
 
-// rival is another, which the first keeps out.
+// rival returns a new client of the other kind.
 func (c *suite) rival() *compat.Locker { return c.Rival(plain, c.options()) }
 
-// take takes a key that nobody holds. Among readers it may have to wait: a
-// writer that was refused may have left word that it waits.
+// take takes a free key. Among readers it may have to wait: a writer that was refused may have left word that it waits.
 func (c *suite) take(ctx context.Context, k *compat.Locker, key string, ttl time.Duration) (*compat.Lock, error) {
 	if c.Shared {
 		return k.Lock(ctx, key, ttl)
@@ -214,14 +213,14 @@ func (c *suite) take(ctx context.Context, k *compat.Locker, key string, ttl time
 	return k.TryLock(ctx, key, ttl)
 }
 
-// taken is take, which must succeed.
+// taken takes a free key, or ends the test.
 func (c *suite) taken(t testing.TB, ctx context.Context, k *compat.Locker, key string, ttl time.Duration) *compat.Lock {
 	t.Helper()
 	lock := must.Get(c.take(ctx, k, key, ttl))(t)
 	return lock
 }
 
-// release releases what is held.
+// release releases a lock.
 func release(t testing.TB, ctx context.Context, lock *compat.Lock) {
 	t.Helper()
 	if err := lock.Release(ctx); err != nil {
@@ -229,7 +228,7 @@ func release(t testing.TB, ctx context.Context, lock *compat.Lock) {
 	}
 }
 
-// want checks what a call said.
+// want checks an error.
 func want(t testing.TB, what string, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) || want != compat.ErrLost && errors.Is(err, compat.ErrLost) {
@@ -254,7 +253,7 @@ func (c *suite) clean(t testing.TB) {
 	})
 }
 
-// remove removes what stands on key, behind every client's back.
+// remove removes key, behind every client's back.
 func (c *suite) remove(t testing.TB, ctx context.Context, key string) {
 	for _, source := range c.Sources {
 		for _, key := range c.Keys(c.prefix, key) {
@@ -265,7 +264,7 @@ func (c *suite) remove(t testing.TB, ctx context.Context, key string) {
 	}
 }
 
-// do runs one command on the server of source that has key.
+// do runs one command on the server of key.
 func do(ctx context.Context, source compat.Source, key, name string, args ...any) (any, error) {
 	conn, err := source.Get(ctx, key)
 	if err != nil {
@@ -275,7 +274,7 @@ func do(ctx context.Context, source compat.Source, key, name string, args ...any
 	return conn.Do(name, args...)
 }
 
-// refuses returns why the lock says that it is not safe here, by its own check; nil: it says no such thing. Then it has
+// refuses returns the reason of the lock's own check against the server; nil if it has none. A lock with a reason has
 // written nothing.
 func (c *suite) refuses(t testing.TB) error {
 	ctx := within(t, 10*time.Second)
@@ -312,8 +311,8 @@ func (c *suite) refuses(t testing.TB) error {
 	return err
 }
 
-// can reports whether a server can do all that locks need. Most lack its own compare-and-set, which counts if it is the reason
-// why.
+// can reports whether a server has all abilities of locks. Most lack its own compare-and-set: that counts if it is the
+// reason why.
 func can(r probe.Report, why *compat.UnsafeServerError) bool {
 	deletes := r.Can(ability.DelIfEq) || r.Can(ability.DelEx)
 	compares := r.Can(ability.SetIfEq) && deletes
@@ -325,8 +324,8 @@ func can(r probe.Report, why *compat.UnsafeServerError) bool {
 	})
 }
 
-// within is a context that ends after d, or after five minutes: on a real server, where others keep
-// the processors busy, checks take their time.
+// within returns a context for d, or for five minutes if that is longer: on a real server, where others keep the
+// processors busy, checks take their time.
 func within(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), max(d, 5*time.Minute))
 	t.Cleanup(cancel)

@@ -18,9 +18,9 @@ import (
 // embedding forwards by being one.
 type embedding struct{ protocol.Algorithm }
 
-// forwarding: an algorithm inside a wrapper that only forwards is the same lock. It is shared as
-// that is, and sends the same commands in the same writes: it is checked, pinned, extended in a
-// batch, handed off and repaired like it.
+// forwarding puts the algorithm into a wrapper that only forwards: it stays the same lock. It is shared as that is, and
+// sends the same commands in the same writes: it is checked, pinned, extended in a batch, handed off and repaired like
+// it.
 func (c *suite) forwarding(t testing.TB) {
 	ctx := within(t, 20*time.Second)
 	c.conduct(t, ctx, "warm", c.algorithm) // the server knows its scripts from here on
@@ -37,8 +37,8 @@ type conduct struct {
 	sent            string
 }
 
-// conduct takes two keys that pin their connections and two that don't, renews the latter
-// together, hands one off, releases all, and repairs a key.
+// conduct takes two pinned keys and two others, renews the latter together, hands one off, releases all, and repairs a
+// key.
 func (c *suite) conduct(t testing.TB, ctx context.Context, name string, a protocol.Algorithm) (is conduct) {
 	source, net, mock := c.Sources[0], new(faulty.Network), now()
 	source.Keep = 2
@@ -93,7 +93,7 @@ func (c *suite) conduct(t testing.TB, ctx context.Context, name string, a protoc
 	return is
 }
 
-// now is a clock that stands at the present.
+// now returns a mock clock at the present.
 func now() *clock.Mock {
 	mock := clock.NewMock()
 	mock.Set(time.Now().Round(0)) // no monotonic reading: it is not the computer's clock
@@ -103,7 +103,7 @@ func now() *clock.Mock {
 // events is an Observer that can be waited for.
 type events chan compat.Event
 
-// newEvents has room for more than come between two looks.
+// newEvents returns a queue with room for every event between two looks.
 func newEvents() events { return make(events, 4096) }
 
 func (e events) Observe(event compat.Event) { e <- event }
@@ -154,7 +154,7 @@ func (l *line) count(n *atomic.Int64) {
 	}
 }
 
-// until waits for the line to be so, or for what has ended.
+// until waits until the line is so, or ended has a value.
 func (l *line) until(ctx context.Context, t testing.TB, ended <-chan error, so func(came, gone int64) bool) (err error, over bool) {
 	for !so(l.came.Load(), l.gone.Load()) {
 		select {
@@ -168,7 +168,7 @@ func (l *line) until(ctx context.Context, t testing.TB, ended <-chan error, so f
 	return nil, false
 }
 
-// narrow gives a source one connection; those that have to wait for it join the line.
+// narrow gives a source one connection; the others join the line.
 func narrow(l *line) func(compat.Source) compat.Source {
 	free, net := make(chan struct{}, 1), new(faulty.Network)
 	net.OnDial(func(ctx context.Context) error {

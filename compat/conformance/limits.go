@@ -12,7 +12,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 )
 
-// limits: a ttl that makes no lease is ErrInvalid, and nothing is sent.
+// limits asks for ttls of no lease: each is ErrInvalid, and nothing is sent.
 func (c *suite) limits(t testing.TB) {
 	ctx := within(t, 20*time.Second)
 	key, net := c.key("limits"), new(faulty.Network)
@@ -41,8 +41,8 @@ func (c *suite) limits(t testing.TB) {
 	release(t, ctx, lock)
 }
 
-// oneConnection: a pool of one connection is enough for all that a lock does; while somebody
-// else has it a step ends with ErrTimeout, after Options.Timeout, and nothing is taken.
+// oneConnection needs no more than a pool of one connection, for every step. While another client has it, a step ends
+// with ErrTimeout, after Options.Timeout, and nothing is taken.
 func (c *suite) oneConnection(t testing.TB) {
 	ctx := within(t, 20*time.Second)
 	key, mock, waits := c.key("one-connection"), now(), &line{news: make(chan struct{}, 1)}
@@ -104,8 +104,8 @@ func (c *suite) oneConnection(t testing.TB) {
 	}
 }
 
-// closing: Close releases what is held, ends every wait and every context, and nothing can be
-// taken any more.
+// closing closes a client: Close releases every lock, ends every wait and every context, and nothing can be taken any
+// more.
 func (c *suite) closing(t testing.TB) {
 	ctx := within(t, 20*time.Second)
 	o := c.options()

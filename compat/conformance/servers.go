@@ -34,9 +34,9 @@ func (s Server) Older(v string) bool {
 	return s.Version != "" && ability.Older(s.Version, v)
 }
 
-// Servers returns the embedded Redis in all its versions and profiles, a real redis-server, one
-// whose EVAL is renamed, and those at the addresses in SETNXLOCK_TEST_REDIS (a comma-separated
-// list). They are closed when the test ends.
+// Servers returns the embedded Redis in all its versions and profiles, a real redis-server, one with a renamed EVAL,
+// and the servers at the addresses in SETNXLOCK_TEST_REDIS (a comma-separated list). They are closed when the test
+// ends.
 func Servers(t testing.TB) []Server {
 	t.Helper()
 	var all []Server
@@ -69,7 +69,7 @@ func Servers(t testing.TB) []Server {
 	return all
 }
 
-// Today returns the embedded servers of today, for locks that need what only these have, and for what is to run there too.
+// Today returns the embedded servers of today, for locks that need one, and for all else to be run there too.
 func Today(t testing.TB) []Server {
 	t.Helper()
 	var all []Server
@@ -97,7 +97,7 @@ func embedded(t testing.TB, version string) Server {
 // idle is as many connections as the suite's clients use at a time.
 const idle = 64
 
-// Dial returns a pool of connections to addr that ends with the test.
+// Dial returns a pool of connections to addr. It ends with the test.
 func Dial(t testing.TB, addr string) *redis.Pool {
 	p := &redis.Pool{MaxIdle: idle, DialContext: func(ctx context.Context) (redis.Conn, error) {
 		return redis.DialContext(ctx, "tcp", addr, redis.DialReadTimeout(time.Minute))
@@ -106,7 +106,7 @@ func Dial(t testing.TB, addr string) *redis.Pool {
 	return p
 }
 
-// at asks a server that nobody knows what it can do.
+// at asks an unknown server for its abilities.
 func at(pool *redis.Pool, addr string) Server {
 	c := pool.Get()
 	defer c.Close()
@@ -140,7 +140,7 @@ type Algorithm struct {
 	Borrows   bool // its clients keep no connection between two steps
 }
 
-// On is the algorithm's lock on s.
+// On returns the algorithm's lock on s.
 func (a Algorithm) On(s Server) Lock {
 	l := a.on(s)
 	if s.anew != nil {

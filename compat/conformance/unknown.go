@@ -13,9 +13,8 @@ import (
 	"github.com/setnxlock/setnxlock/internal/must"
 )
 
-// unknown: whatever single message of acquire, extend or release is lost, the
-// caller learns the truth or that it is unknown, and afterwards the key is
-// free, or ours, as it was told.
+// unknown loses one message of acquire, extend or release. The caller learns the truth or that it is unknown, and
+// afterwards the key is free, or ours, as it was told.
 func (c *suite) unknown(t testing.TB) {
 	defer c.turn()()
 	ctx := within(t, 60*time.Second)
@@ -37,8 +36,7 @@ func (c *suite) unknown(t testing.TB) {
 	})
 }
 
-// told runs acquire, extend and release over k and checks what each tells
-// against what stands on the server.
+// told runs acquire, extend and release over k. Each result must agree with the server.
 func (c *suite) told(t testing.TB, ctx context.Context, k *compat.Locker, key string) {
 	inspect := func() compat.State {
 		st := must.Get(c.client().Inspect(ctx, key))(t)
@@ -84,7 +82,7 @@ func (c *suite) told(t testing.TB, ctx context.Context, k *compat.Locker, key st
 // faults are the ways to lose a message, and with the last all that come after it.
 var faults = []faulty.Fate{{Loss: faulty.LostRequest}, {Loss: faulty.LostReply}, {Loss: faulty.LostReply, Cut: true}}
 
-// over has what goes over a Source pass through net.
+// over passes the commands of a Source through net.
 func over(net *faulty.Network) func(compat.Source) compat.Source {
 	return func(s compat.Source) compat.Source {
 		s.Get = net.Get(s.Get)
@@ -111,9 +109,8 @@ func everyLoss(net *faulty.Network, faults []faulty.Fate, step func(name string,
 	}
 }
 
-// lostExtension: whatever is lost of an extension to a shorter ttl, the holder believes in no
-// more than the server grants, and can go on: it extends again and releases, and no fence is
-// lower than one before it.
+// lostExtension loses a message of an extension to a shorter ttl. The holder believes in no more than the server
+// grants, and can go on: it extends again and releases, and no fence is lower than one before it.
 func (c *suite) lostExtension(t testing.TB) {
 	defer c.turn()()
 	ctx := within(t, 60*time.Second)
@@ -158,8 +155,7 @@ func (c *suite) lostExtension(t testing.TB) {
 	})
 }
 
-// believes checks that a lock does not believe in more than what the server shows, which may be
-// rounded to a second.
+// believes compares a lock's end with the server's, which may be rounded to a second: it must not be later.
 func (c *suite) believes(t testing.TB, ctx context.Context, name string, lock *compat.Lock, key string) {
 	st := must.Get(c.client().Inspect(ctx, key))(t)
 	if end := st.Until; !end.IsZero() && len(st.Holders) == 0 && lock.Until().After(end.Add(1500*time.Millisecond)) {
@@ -196,8 +192,8 @@ func (c *suite) lostRelease(t testing.TB) {
 	})
 }
 
-// lostDetachment: a lock whose token is not known any more stays held when it can't be
-// detached, and its context ends before its lease, so that it is nobody's for ever.
+// lostDetachment detaches a lock with a lost token. It stays held when it can't be detached, and its context ends
+// before its lease, so that it is nobody's for ever.
 func (c *suite) lostDetachment(t testing.TB) {
 	ctx := within(t, 20*time.Second)
 	key, net, mock := c.key("lost-detachment"), new(faulty.Network), now()
@@ -241,8 +237,7 @@ func (c *suite) lostDetachment(t testing.TB) {
 	release(t, ctx, next)
 }
 
-// lateHandle: a handle that was given away before a hand-off does not remove the lock of the
-// one that has it since.
+// lateHandle releases by a handle from before a hand-off: the new holder keeps the lock.
 func (c *suite) lateHandle(t testing.TB) {
 	ctx := within(t, 20*time.Second)
 	key := c.key("late-handle")
@@ -265,8 +260,8 @@ func (c *suite) lateHandle(t testing.TB) {
 	release(t, ctx, next)
 }
 
-// lostBatch: locks that are renewed together survive the loss of any message, as one that is
-// renewed alone does, and can then be extended; in the end they are released.
+// lostBatch loses a message of several renewals together. The locks survive it, as one that is renewed alone does, and
+// can then be extended; in the end they are released.
 func (c *suite) lostBatch(t testing.TB) {
 	defer c.turn()()
 	ctx := within(t, 60*time.Second)

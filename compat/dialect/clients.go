@@ -238,7 +238,7 @@ var formats = sync.OnceValue(func() []Format {
 	)
 })
 
-// of returns clients with what k has and they don't say. The keys of those that name none are raw.
+// of fills the clients' missing fields from k. The keys of those that name none are raw.
 func of(k Format, clients ...Format) []Format {
 	for i := range clients {
 		f := &clients[i]

@@ -20,10 +20,9 @@ const (
 	BookSemaphore = "redis-in-action-6.3"
 )
 
-// RecogniseHash is [Recognise] for a key that holds a hash: a lock of Redisson's, which has a field
-// UUID:THREAD for each holder with a count, of sidekiq-unique-jobs since 7 (a job and the time at which it took the lock,
-// on DIGEST:LOCKED), or of the gem redis-semaphore (a token and that time, on SEMAPHORE:NAME:GRABBED). Other hashes are not
-// locks.
+// RecogniseHash does as [Recognise] for a hash. It knows a lock of Redisson's, which has a field UUID:THREAD for each
+// holder with a count, of sidekiq-unique-jobs since 7 (a job and the time at which it took the lock, on DIGEST:LOCKED),
+// or of the gem redis-semaphore (a token and that time, on SEMAPHORE:NAME:GRABBED). Other hashes are not locks.
 func RecogniseHash(key string, fields map[string]string, ttl time.Duration, now time.Time) []Finding {
 	of := Finding{Kind: Hash, Clock: "server", Status: Alive}
 	var fits func(field, value string) (holder, ok bool)
@@ -88,10 +87,10 @@ func isTime(value string) bool {
 	return err == nil && at > 9e8 && at < beyond
 }
 
-// RecogniseSet is [Recognise] for a key that holds a sorted set: a lock of Symfony's since 5.2, which has a member for
-// each holder, with the end of its lease in milliseconds, and one called __write__ if it is the writer's; or a semaphore of
-// redis-semaphore for Node, which has a UUID for each holder, with the time at which it came; or one of Redis in Action, which
-// has the same in seconds, and no TTL.
+// RecogniseSet does as [Recognise] for a sorted set. It knows a lock of Symfony's since 5.2, which has a member for
+// each holder, with the end of its lease in milliseconds, and one called __write__ if it is the writer's; or a
+// semaphore of redis-semaphore for Node, which has a UUID for each holder, with the time at which it came; or one of
+// Redis in Action, which has the same in seconds, and no TTL.
 func RecogniseSet(key string, members map[string]float64, ttl time.Duration, now time.Time) []Finding {
 	var owners []string
 	latest, unit, book := 0.0, 1000.0, strings.HasPrefix(key, semaphores) && ttl < 0
@@ -135,8 +134,7 @@ const (
 	semaphores = "semaphore:" // begins the keys of redis-semaphore for Node, and of the book
 )
 
-// SetMember reports whether a member of the sorted set on a key is as the clients write them whose locks
-// RecogniseSet finds.
+// SetMember reports whether the clients of RecogniseSet write such a member into a sorted set on this key.
 func SetMember(key, member string) bool {
 	if strings.HasPrefix(key, semaphores) {
 		id, n, several := strings.Cut(member, "_")

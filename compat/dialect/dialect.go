@@ -47,8 +47,8 @@ const (
 	SortedSet    Kind = "K-zset"    // no string: a sorted set of the holders and the ends of their leases
 )
 
-// Timed reports whether the value is a timestamp: a client that reads an expired one takes the lock
-// over, and the key has no TTL. It is false for TwoKeys, whose lock is not a single value.
+// Timed reports whether the value is a timestamp: a client that reads an expired one takes the lock over, and the key
+// has no TTL. It is false for TwoKeys, whose lock is not a single value.
 func (k Kind) Timed() bool { return strings.HasPrefix(string(k), "T-") }
 
 // A Win is how a client learns that its takeover was the first.
@@ -135,10 +135,10 @@ func PairOf(key string) (owner, deadline string, ok bool) {
 	return "", "", false
 }
 
-// Key returns the key that the client locks for the program's lock called name.
+// Key returns the client's key for the lock called name.
 func (f Format) Key(name string) string { return strings.Replace(f.KeyName, "NAME", name, 1) }
 
-// Beside returns the list that wakes the clients which wait for key; "" if there is none.
+// Beside returns the wake-up list of the clients waiting for key; "" if there is none.
 func (f Format) Beside(key string) string {
 	before, after, _ := strings.Cut(f.KeyName, "NAME")
 	name, begins := strings.CutPrefix(key, before)
@@ -149,8 +149,8 @@ func (f Format) Beside(key string) string {
 	return strings.Replace(f.Signal, "NAME", name, 1)
 }
 
-// Bounded reports whether every lock of its clients has a TTL, whatever their users ask for. If one
-// has none, a client died between two commands, or another client removed the TTL.
+// Bounded reports whether every lock of its clients has a TTL, whatever their users ask for. If one has none, a client
+// died between two commands, or another client removed the TTL.
 func (f Format) Bounded() bool { return f.TTL != TTLNone && !f.Endless }
 
 // Names reports whether the client can have made a key of this name. It is true for every key if
@@ -230,7 +230,7 @@ func (u unknown) Error() string {
 
 func (u unknown) Unwrap() error { return ErrUnknown }
 
-// All returns every format, those of a kind together, in the order of the kinds.
+// All returns every format, grouped by kind, in the order of the kinds.
 func All() []Format { return slices.Clone(formats()) }
 
 // near returns the most similar names, best first.

@@ -33,8 +33,8 @@ func OwnedToken(owner string) func() string {
 	return func() string { return named + Random()[:16] }
 }
 
-// OwnedDigits is OwnedToken for timestamps, which have no room for a name: it makes their 12 digits, of
-// which the first 8 are the same each time.
+// OwnedDigits makes the 12 digits of a timestamp, as OwnedToken does for tokens. They have no room for a name: the
+// first 8 are the same each time.
 func OwnedDigits() func() string {
 	digits := func() string {
 		return strings.Map(func(c rune) rune { return '0' + c%10 }, Random())
@@ -48,15 +48,15 @@ var sameHolder = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(?:(.*setnxlock:.+:[0-9a-f]{16})[0-9a-f]{16}|\d{10}\.\d{3}(\d{8})\d{4})$`)
 })
 
-// SameHolder reports whether two values are of one OwnedToken or OwnedDigits: of one holder, which has extended its lock
-// in between.
+// SameHolder reports whether two values are of one OwnedToken or OwnedDigits: of one holder, which has extended its
+// lock in between.
 func SameHolder(a, b string) bool {
 	first, second := sameHolder().FindStringSubmatch(a), sameHolder().FindStringSubmatch(b)
 	return first != nil && second != nil && first[1] == second[1] && first[2] == second[2]
 }
 
-// plain reports whether c stands in an owner's name as it is: what no shell, no terminal and no
-// lock made of several reads anything into.
+// plain reports whether c stands in an owner's name as it is: it has no meaning to a shell, a terminal or a lock made
+// of several.
 func plain(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-._~:@/", c) >= 0
 }
@@ -67,7 +67,7 @@ var owned = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(?:[rw]:(?:[^:]*:)?|[0-9]+:)?setnxlock:(.+):[0-9a-f]{32}$`)
 })
 
-// OwnerOf returns the owner that a token of OwnedToken names.
+// OwnerOf returns the owner in a token of OwnedToken's.
 func OwnerOf(token string) (owner string, ok bool) {
 	m := owned().FindStringSubmatch(token)
 	if m == nil {

@@ -62,7 +62,7 @@ func (f Finding) Formats() []string {
 	return names
 }
 
-// Confidence is the likeliest candidate's.
+// Confidence returns the likeliest candidate's.
 func (f Finding) Confidence() Confidence {
 	if len(f.Candidates) == 0 {
 		return Unlikely
@@ -116,7 +116,7 @@ func Recognise(key, value string, ttl time.Duration, now time.Time) []Finding {
 	return all
 }
 
-// score orders findings: confidence for it, what is wrong against it.
+// score orders findings: confidence counts for one, each fault against it.
 func (f Finding) score() int { return f.Confidence().rank() - len(f.Wrong) }
 
 func (c Confidence) rank() int { return slices.Index([]Confidence{Unlikely, Possible, Likely}, c) }
@@ -181,9 +181,8 @@ func (g grammar) writes(f Format) bool {
 	return f.Kind == g.kind
 }
 
-// candidates returns the clients that write this grammar: those that name their keys like this one
-// and give them such a TTL, or, if there are none, all of them. left is the time to the deadline
-// that the value tells, if it tells one.
+// candidates returns the clients with this grammar: those with such names of keys and such a TTL, or, if there are
+// none, all of them. left is the time to the deadline that the value tells, if it tells one.
 func candidates(g grammar, key string, ttl, left time.Duration) []Candidate {
 	var all, fit []Candidate
 	named := 0
@@ -246,7 +245,7 @@ func (c *Candidate) against(format string, args ...any) {
 	c.Reasons = append(c.Reasons, "but "+fmt.Sprintf(format, args...))
 }
 
-// judged is the finding with its end, its status and what is wrong.
+// judged adds the end, the status and the faults to a finding.
 func (f Finding) judged(key string, ttl time.Duration, now time.Time) Finding {
 	if f.Kind.Timed() {
 		f.judgeTime(ttl, now)
@@ -298,7 +297,7 @@ func (f *Finding) judgeToken(key string, ttl time.Duration, now time.Time) {
 	}
 }
 
-// ends is the finding with the end of a key's TTL.
+// ends adds the end of a key's TTL to a finding.
 func (f Finding) ends(ttl time.Duration, now time.Time) Finding {
 	if ttl < 0 {
 		f.Status = Persistent
@@ -312,8 +311,7 @@ func (f Finding) ends(ttl time.Duration, now time.Time) Finding {
 	return f
 }
 
-// judgeName compares the finding with the usual values of keys of this name, if that is a name that
-// only one client gives: lock:NAME says nothing.
+// judgeName compares the finding with the usual values of keys of this name, unless it is as common as lock:NAME.
 func (f *Finding) judgeName(key string) {
 	var usual []string
 	for _, c := range formats() {

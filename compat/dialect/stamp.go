@@ -35,8 +35,8 @@ const (
 // beyond is the first second that has more digits than a Stamp reads.
 const beyond = 1e10
 
-// Digits returns how many digits a time from 2001 to 2286 has in this unit; 0 for a unit that no
-// client uses. Only numbers of that length count as times, so no number can be read in two units.
+// Digits returns the number of digits of a time from 2001 to 2286 in this unit; 0 for a unit that no client uses. Only
+// numbers of that length count as times, so no number can be read in two units.
 func Digits(unit time.Duration) int {
 	switch unit {
 	case time.Second:
@@ -96,7 +96,7 @@ func parseBinary(value string) (time.Time, bool) {
 	return time.Unix(int64(n), 0), true
 }
 
-// Grain returns the unit of rounding: the shortest duration that the Stamp can write.
+// Grain returns the unit of rounding: the Stamp's shortest duration.
 func (s Stamp) Grain() time.Duration {
 	grain := s.Unit
 	if s.Float {

@@ -41,17 +41,16 @@ const (
 	TokenBytes     Token = "24 random bytes"                       // rueidislock
 )
 
-// Proves reports whether a value of this form is unique to one holder, so that reading it shows
-// whose the lock is. If it is not, Write writes another form.
+// Proves reports whether a value of this form is unique to one holder, so that reading it shows the holder. If it is
+// not, Write writes another form.
 func (t Token) Proves() bool {
 	return t != TokenFlag && t != TokenMillis && t != TokenStart && t != TokenPID
 }
 
-// time reports whether the token is a number that could be a timestamp.
+// time reports whether the token can be read as a timestamp.
 func (t Token) time() bool { return t == TokenMillis || t == TokenStart }
 
-// Read reports whether the complete value is a token of this form, and returns the holder that it
-// names, if any.
+// Read reports whether the complete value is a token of this form. It returns the holder named in it, if any.
 func (t Token) Read(value string) (owner string, ok bool) {
 	switch t {
 	case TokenHex:

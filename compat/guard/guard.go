@@ -35,10 +35,10 @@ const (
 // A Dialer connects, as the DialContext of a net.Dialer does.
 type Dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// Dial returns dial (nil: a net.Dialer's) with connections that break where a reply is more than one that a lock asks
-// for: one for which more than 12 MB are needed, with a string of more than 4 MB, or with lists more than 16 deep.
-// What came before it can be read. Over TLS dial is the DialContext of a tls.Dialer, in place of redis.DialUseTLS: the
-// bytes are to be those of replies. The function is one for redis.DialContextFunc, and for go-redis' Options.Dialer.
+// Dial returns dial (nil: a net.Dialer's) with guarded connections. They break at a reply too large for a lock: with
+// more than 12 MB in all, a string of more than 4 MB, or lists more than 16 deep. What came before it can be read. Over
+// TLS dial is the DialContext of a tls.Dialer, in place of redis.DialUseTLS: the bytes are to be those of replies. The
+// function is one for redis.DialContextFunc, and for go-redis' Options.Dialer.
 func Dial(dial Dialer) Dialer {
 	if dial == nil {
 		dial = new(net.Dialer).DialContext
@@ -141,7 +141,7 @@ func (g *guard) sized(kind byte, n int) error {
 	return g.full()
 }
 
-// took ends a reply that takes so much.
+// took ends a reply of this size.
 func (g *guard) took(room int) error {
 	g.room += room
 	err := g.full()
@@ -158,7 +158,7 @@ func (g *guard) full() error {
 	return nil
 }
 
-// ended ends a reply, and the lists that end with it.
+// ended ends a reply, and every list with it as its last.
 func (g *guard) ended() {
 	for last := len(g.left) - 1; last >= 0; last-- {
 		if g.left[last]--; g.left[last] > 0 {
@@ -169,7 +169,7 @@ func (g *guard) ended() {
 	g.room = 0
 }
 
-// length reads what is behind the kind of a string or a list: -1 or a number, as servers write it.
+// length reads the rest of the line of a string or a list: -1 or a number, as servers write it.
 func length(line []byte) (n int, ok bool) {
 	if len(line) < 3 || line[len(line)-2] != '\r' {
 		return 0, false

@@ -38,14 +38,14 @@ const (
 	readers      = "get psetex pexpire expire expireat pttl ttl setex setnx del incr time zadd zcard zunionstore zrem zremrangebyscore zrevrange zscore" + transactions
 )
 
-// Commands returns all commands that the lock sends to a server with ACLs (Redis 6), including its
-// check of the server, fences and the commands inside its scripts. nil: it is made of other locks,
-// see About.
+// Commands returns every command of the lock to a server with ACLs (Redis 6), including its check of the server, fences
+// and the commands inside its scripts. nil: it is made of other locks, see About.
 func (l Lock) Commands() []string {
 	return slices.Sorted(slices.Values(strings.Fields(commands[l.Name])))
 }
 
-// OnValkey is what ACL's rules have otherwise for Valkey; "": nothing. A server refuses rules with commands that it lacks.
+// OnValkey returns the differences to ACL's rules for Valkey; "": none. A server refuses rules with commands that it
+// lacks.
 func (l Lock) OnValkey() string {
 	if slices.Contains(l.OneOf, ability.DelIfEq) {
 		return "+delifeq in place of +delex"
@@ -53,8 +53,8 @@ func (l Lock) OnValkey() string {
 	return ""
 }
 
-// ACL returns the rules for ACL SETUSER, after the user's name and password, that allow this lock
-// on the keys that begin with prefix, and nothing else (Redis 6).
+// ACL returns the rules for ACL SETUSER, after the user's name and password. They allow this lock on the keys that
+// begin with prefix, and nothing else (Redis 6).
 func (l Lock) ACL(prefix string) string {
 	rules := []string{"resetkeys", "~" + prefix + "*", "resetchannels", "-@all"}
 	switch {

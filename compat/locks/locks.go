@@ -45,7 +45,7 @@ type Options struct {
 	Owner string
 }
 
-// token is where a lock of tokens has them from.
+// token returns the source of tokens for a lock of tokens.
 func (o Options) token() func() string {
 	if o.Token == nil && o.Owner != "" {
 		return dialect.OwnedToken(o.Owner)
@@ -90,7 +90,7 @@ type Lock struct {
 	Slots func(Options) protocol.Algorithm
 }
 
-// Lacks returns what the lock needs and the server can't do; "": nothing.
+// Lacks returns the needs of the lock beyond the server; "": nothing.
 func (l Lock) Lacks(can func(ability.Ability) bool) ability.Ability {
 	for _, n := range l.Needs {
 		if !can(n) {
@@ -138,11 +138,11 @@ func Get(name string) (Lock, bool) {
 	return table[i], true
 }
 
-// Families returns the names that stand for several locks: "set", "tx", …
+// Families returns the names of several locks each: "set", "tx", …
 func Families() []string { return []string{"set", "tx", "getset"} }
 
-// Named returns the locks that a name stands for, the best first: for a family, its preferred
-// locks. It returns none for an unknown name.
+// Named returns the locks of a name, the best first: for a family, its preferred locks. It returns none for an unknown
+// name.
 func Named(name string) []Lock {
 	if l, ok := Get(name); ok {
 		return []Lock{l}
@@ -154,7 +154,7 @@ func preferred(which func(Lock) bool) []Lock {
 	return slices.DeleteFunc(All(), func(l Lock) bool { return !l.Preferred || !which(l) })
 }
 
-// Preferred returns the locks that package probe chooses from, the safest first.
+// Preferred returns the locks for package probe to choose from, the safest first.
 func Preferred() []Lock { return preferred(func(Lock) bool { return true }) }
 
 // InCommandWords replaces the Go types in an error's text by the locks' names on the command line, and package
@@ -286,7 +286,7 @@ var table = []Lock{
 // ttls is what a token with a TTL needs where SET NX PX is not there.
 var ttls = []ability.Ability{ability.Setex, ability.SetnxOnTTL, ability.ExpireAgain, ability.Multi, ability.Watch}
 
-// slots makes the semaphore whose slots are the locks that of makes, which count in milliseconds always or as they are told.
+// slots makes the semaphore of slots made by of. They count in milliseconds always or as told.
 func slots(millis bool, of func(Options) protocol.Algorithm) func(Options) protocol.Algorithm {
 	return func(o Options) protocol.Algorithm {
 		slot := func(token func() string) protocol.Algorithm {
@@ -321,7 +321,7 @@ func rw(o Options) rwlock.Options {
 
 func several(o Options) protocol.Algorithm { return multilock.Tx{Options: tx(o)} }
 
-// tokens is the same for SET NX PX, which counts in milliseconds: the bytes are the same.
+// tokens returns the same for SET NX PX, in milliseconds: the bytes are the same.
 func tokens(o Options) protocol.Algorithm {
 	o.Millis = true
 	return several(o)

@@ -25,8 +25,7 @@ type step struct {
 	run    func(p *prober) bool
 }
 
-// questions are all, in the order in which they are asked: those about MULTI and EVAL before those that
-// have to be asked as one.
+// questions lists all questions in the order to ask them: MULTI and EVAL come before the questions that need them.
 func questions() []step {
 	list := []step{
 		{name: "GET", run: (*prober).get},
@@ -76,17 +75,16 @@ func (p *prober) finds(a ability.Ability) bool {
 	return answer.Verdict == ability.Yes
 }
 
-// notAsked is the account of a question that was not.
+// notAsked notes a question left out.
 func (p *prober) notAsked(why string) bool {
 	p.asked, p.answers = []string{"–"}, []string{"not asked: " + why}
 	return false
 }
 
-// get finds out whether the server lets us in, and what kind of server it is. It sends the same GET five times
-// in one write, which every server that reads the request protocol answers
-// alike. Redis 1.0 takes each of a request's five lines for a command and
-// answers them all, so that among five replies in a row, wherever they begin,
-// there is one to "$3" and one to "GET" without its key.
+// get finds out whether the server lets us in, and its kind. It sends the same GET five times in one write, which every
+// server that reads the request protocol answers alike. Redis 1.0 takes each of a request's five lines for a command
+// and answers them all, so that among five replies in a row, wherever they begin, there is one to "$3" and one to "GET"
+// without its key.
 func (p *prober) get() bool {
 	get := protocol.Cmd{"GET", p.a}
 	r := p.ask(get, get, get, get, get)
@@ -138,8 +136,8 @@ func (p *prober) unfit(why, use string) {
 // the whole once in 2^64.
 const slots = 64
 
-// node finds out whether this is a node of a cluster that is not followed: some keys are then another node's.
-// It goes on with scratch keys of its own.
+// node finds out whether this is a node of a cluster, without a client to follow redirections: some keys are then
+// another node's. It goes on with scratch keys of its own.
 func (p *prober) node() bool {
 	if p.source.Slots {
 		return true
@@ -173,7 +171,7 @@ func (p *prober) node() bool {
 
 func (p *prober) ping() bool { return text(p.ask(protocol.Cmd{"PING"})[0]) == "PONG" }
 
-// write is the first, and finds out whether this is a replica or a full server.
+// write sends the first write, and finds out whether this is a replica or a full server.
 func (p *prober) write() bool {
 	p.wrote, p.tidy = true, p.dels()
 	err := p.try(p.o.beside(), patient, func(c *protocol.Conn) error { return p.asker.On(c).Prepare() })
@@ -191,8 +189,8 @@ func (p *prober) write() bool {
 // sixteen is missed.
 const others = 4
 
-// one finds out whether other connections lead to the server that this one does: a balancer over several masters has
-// each client lock on its own. A no is asked twice, because a server may be replaced meanwhile.
+// one finds out whether other connections lead to the same server: a balancer over several masters has each client lock
+// on its own. A no is asked twice, because a server may be replaced meanwhile.
 func (p *prober) one() bool {
 	looked := false
 	for range 2 {
@@ -210,7 +208,7 @@ func (p *prober) one() bool {
 	return p.r.Several == "" && p.err == nil
 }
 
-// elsewhere says what another connection has otherwise, and whether one was looked at.
+// elsewhere compares another connection with this one, and reports whether one was looked at.
 func (p *prober) elsewhere() (looked bool, why string) {
 	mark, id := protocol.NewToken(), ""
 	if p.info != nil {
@@ -258,8 +256,8 @@ func runID(info any) string {
 	return answer.Info(told, "run_id")
 }
 
-// denied is what a refusal of the first questions means. What the user's ACL has to cover is not
-// our scratch keys alone, but what their prefix says: the locks.
+// denied explains a refusal of the first questions. What the user's ACL has to cover is not our scratch keys alone, but
+// what their prefix says: the locks.
 func (p *prober) denied(err error) error {
 	err = protocol.NewConn(&conn{}).Denied(p.o.beside(), err)
 	var d *protocol.DeniedError
@@ -272,7 +270,7 @@ func (p *prober) denied(err error) error {
 	return err
 }
 
-// text is a reply for a table: short, on one line.
+// text writes a reply for a table: short, on one line.
 func text(reply any) string {
 	switch r := reply.(type) {
 	case nil:

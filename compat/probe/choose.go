@@ -118,7 +118,7 @@ func choose(ctx context.Context, source compat.Source, r Report, o Options) (c C
 	return Choice{}, contradicted, refuse(r, why, "another server")
 }
 
-// lacking says of what a lock needs that the server did not show it.
+// lacking describes a need of a lock, unmet by the server.
 func lacking(r Report, need ability.Ability) string {
 	a := r.Answers[need]
 	if a.Verdict != ability.NotAsked {
@@ -131,7 +131,7 @@ func lacking(r Report, need ability.Ability) string {
 	return fmt.Sprintf("it can't be learned whether it has %s (%s)", need, why)
 }
 
-// try runs a lock's own check, unless it is remembered that it was passed.
+// try runs a lock's own check, unless the server is remembered to have passed it.
 func (o Options) try(ctx context.Context, source compat.Source, r Report, l locks.Lock, a protocol.Algorithm) error {
 	m := o.memory()
 	name := fmt.Sprintf("%s fence=%v millis=%v", l.Name, o.Fence, r.Can(ability.Milliseconds))
@@ -145,7 +145,7 @@ func (o Options) try(ctx context.Context, source compat.Source, r Report, l lock
 	return err
 }
 
-// refused is the best lock that others may get.
+// refused returns the best lock refused to us alone.
 func refused(passed []Passed) (p Passed, found bool) {
 	i := slices.IndexFunc(passed, func(p Passed) bool { return p.Refused })
 	if i < 0 {
@@ -154,7 +154,7 @@ func refused(passed []Passed) (p Passed, found bool) {
 	return passed[i], true
 }
 
-// told is why it was not taken, for the end of a sentence.
+// told explains the refusal, for the end of a sentence.
 func told(passed []Passed) string {
 	if p, found := refused(passed); found {
 		return fmt.Sprintf("; it is not %s, because %s", p.Name, p.Why)
@@ -162,7 +162,7 @@ func told(passed []Passed) string {
 	return ""
 }
 
-// mixed are the warnings of a lock that was taken where others may take a better one.
+// mixed returns the warnings of a lock, chosen where others may choose a better one.
 func mixed(l locks.Lock, passed []Passed) []string {
 	p, found := refused(passed)
 	if !found {
@@ -180,7 +180,7 @@ func mixed(l locks.Lock, passed []Passed) []string {
 	return []string{text}
 }
 
-// reason is what a server did when a lock was tried out, for the middle of a sentence.
+// reason describes the server's answer to a lock's try, for the middle of a sentence.
 func reason(err error) string {
 	var unsafe *compat.UnsafeServerError
 	var broke *UnansweredError
@@ -206,8 +206,8 @@ func New(ctx context.Context, source compat.Source, o compat.Options) (*compat.L
 	return NewWith(ctx, source, Options{}, o)
 }
 
-// NewWith is [New] for a lock that can do what want asks for. An Observer sees each warning of the
-// choice as [compat.EventWeaker].
+// NewWith does as [New], with a lock chosen for want. An Observer sees each warning of the choice as
+// [compat.EventWeaker].
 func NewWith(ctx context.Context, source compat.Source, want Options, o compat.Options) (*compat.Locker, Choice, error) {
 	if want.Prefix == "" {
 		want.Prefix = o.Prefix
@@ -280,7 +280,7 @@ var merits = map[string]string{
 	"getset:classic": "a lock that needs SETNX, GET, GETSET and DEL alone is all that is left, because %s",
 }
 
-// why says why a lock is the safest here.
+// why explains the choice of a lock as the safest here.
 func why(l locks.Lock, r Report, o Options) string {
 	if l.Name == "getset:guarded" && o.Dialect != (getsetlock.Dialect{}) {
 		return fmt.Sprintf("the keys are shared with a fleet that writes %s, and there is WATCH, so that a client that is too late changes nothing", o.Dialect.Name)
@@ -291,7 +291,7 @@ func why(l locks.Lock, r Report, o Options) string {
 	return fmt.Sprintf(merits[l.Name], lacks(r))
 }
 
-// lacks says why no token lock can be had.
+// lacks explains why no token lock can be had.
 func lacks(r Report) string {
 	switch {
 	case r.Answers[ability.SetnxOnTTL].Verdict == ability.NotAsked:

@@ -54,26 +54,26 @@ func NewClock(ctx context.Context, source compat.Source, base clock.Clock, o Opt
 	return c, nil
 }
 
-// Now is the server's time.
+// Now returns the server's time.
 func (c *Clock) Now() time.Time {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.Clock.Now().Add(c.offset)
 }
 
-// Since is how long ago the server's time was t.
+// Since returns the time since t, by the server's clock.
 func (c *Clock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// Until is how long it is until the server's time is t.
+// Until returns the time until t, by the server's clock.
 func (c *Clock) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
 
-// WithDeadline returns a context that ends when the server's time is t.
+// WithDeadline returns a context with an end at t, by the server's clock.
 func (c *Clock) WithDeadline(parent context.Context, t time.Time) (context.Context, context.CancelFunc) {
 	return c.Clock.WithTimeout(parent, c.Until(t))
 }
 
-// Uncertainty is by how much Now may be wrong in either direction: the uncertainty that [Offset]
-// returned, and half a thousandth of the time since then.
+// Uncertainty returns the largest error of Now, in either direction: the uncertainty that [Offset] returned, and half a
+// thousandth of the time since then.
 func (c *Clock) Uncertainty() time.Duration {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -99,8 +99,8 @@ func (c *Clock) Measure(ctx context.Context) (moved time.Duration, err error) {
 	return moved, nil
 }
 
-// Keep calls Measure at intervals of every, until ctx is done, and passes what it returned to
-// report, if that is not nil. When Measure fails, the clock runs on, and its Uncertainty grows.
+// Keep calls Measure at intervals of every, until ctx is done, and passes each result to report, if that is not nil.
+// When Measure fails, the clock runs on, and its Uncertainty grows.
 func (c *Clock) Keep(ctx context.Context, every time.Duration, report func(moved time.Duration, err error)) {
 	for {
 		t := c.Clock.Timer(every)

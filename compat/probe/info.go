@@ -51,8 +51,7 @@ func (p *prober) setRole(s string) {
 	p.r.Role = s
 }
 
-// config asks for what can end a lock or a connection. INFO of later versions has
-// some of it.
+// config asks for the settings that can end a lock or a connection. INFO of later versions has some of it.
 func (p *prober) config() bool {
 	names := []string{"maxmemory", "maxmemory-policy", "timeout", "save", "appendonly"}
 	cmds := make([]protocol.Cmd, len(names))
@@ -77,7 +76,7 @@ func (p *prober) config() bool {
 	return told
 }
 
-// kind says what answers, in which version of its own, and why we think so.
+// kind names the server and its own version, with our reason to think so.
 func kind(p *prober) (name, own, why string) {
 	r := p.r
 	name, own, why = Product(p.info)
@@ -96,8 +95,8 @@ func kind(p *prober) (name, own, why string) {
 	return "", "", "nothing says so"
 }
 
-// Product is the name of the server that answered an INFO ("redis", "valkey", …; "" if it names none), its own version if it
-// is not Redis ("" if it does not say), and how both are known. Such a server's redis_version names the Redis that it is like.
+// Product names the server behind an INFO ("redis", "valkey", …; "" if it names none), its own version if it is not
+// Redis ("" if it does not say), and how both are known. Such a server's redis_version names the Redis that it is like.
 func Product(info map[string]string) (name, own, why string) {
 	for _, field := range []string{"valkey_version", "dragonfly_version", "garnet_version", "pika_version", "kvrocks_version"} {
 		if v := info[field]; v != "" {

@@ -54,8 +54,8 @@ type identity struct {
 	User    string `json:"user,omitempty"`
 }
 
-// Ask is the function [Ask], unless the server is remembered: then it only sends three commands
-// to recognise it. known says that it was remembered.
+// Ask does as the function [Ask], unless the server is remembered: then it only sends three commands to recognise it.
+// known says that it was remembered.
 func (m *Memory) Ask(ctx context.Context, source compat.Source, o Options) (r Report, known bool, err error) {
 	who, err := identify(ctx, source, o)
 	if errors.Is(err, errUnnamed) {
@@ -88,7 +88,7 @@ func (m *Memory) recall(who identity, o Options) (r Report, known bool) {
 	return a.Report, true
 }
 
-// find is the answer for who, if it is still believed. m.mu is held.
+// find returns the answer for who, if it is still believed. m.mu is held.
 func (m *Memory) find(who identity, o Options) *asked {
 	m.drop(func(a asked) bool {
 		same := a.Where == o.Where
@@ -104,7 +104,7 @@ func (m *Memory) find(who identity, o Options) *asked {
 	return nil
 }
 
-// Forget forgets what the server of r answered, because it has now answered something else.
+// Forget forgets the server of r, because it has now answered something else.
 func (m *Memory) Forget(r Report) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -118,8 +118,7 @@ func (m *Memory) drop(which func(asked) bool) {
 	m.changed = m.changed || len(m.answers) != before
 }
 
-// Trust remembers that a lock's own check found the server of r safe. lock names the lock with its
-// options.
+// Trust remembers a lock's own check of the server of r as passed. lock names the lock with its options.
 func (m *Memory) Trust(r Report, o Options, lock string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,7 +135,7 @@ func (m *Memory) Trusts(r Report, o Options, lock string) bool {
 	return a != nil && slices.Contains(a.Safe, lock)
 }
 
-// Changed reports whether there is something that MarshalJSON has not written yet.
+// Changed reports whether MarshalJSON has something new to write.
 func (m *Memory) Changed() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -149,7 +148,7 @@ type file struct {
 	Answers json.RawMessage `json:"answers"`
 }
 
-// MarshalJSON writes what is remembered.
+// MarshalJSON writes the memory.
 func (m *Memory) MarshalJSON() ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -161,8 +160,7 @@ func (m *Memory) MarshalJSON() ([]byte, error) {
 	return json.Marshal(file{memoryFormat, b})
 }
 
-// UnmarshalJSON replaces what is remembered by what MarshalJSON wrote, if it has the same format, or
-// else by nothing.
+// UnmarshalJSON replaces the memory by the output of MarshalJSON, if it has the same format, or else by nothing.
 func (m *Memory) UnmarshalJSON(b []byte) error {
 	var f file
 	if err := json.Unmarshal(b, &f); err != nil {
@@ -180,7 +178,7 @@ func (m *Memory) UnmarshalJSON(b []byte) error {
 // Remembered reports whether a [Memory] has this report.
 func (r Report) Remembered() bool { return r.who.RunID != "" }
 
-// SameServer reports whether c leads to the server that r is about: one command.
+// SameServer reports whether c leads to the server of r: one command.
 func (r Report) SameServer(c *protocol.Conn) bool {
 	info, err := c.Do("INFO")
 	return err == nil && r.who.RunID != "" && runID(info) == r.who.RunID
@@ -189,7 +187,7 @@ func (r Report) SameServer(c *protocol.Conn) bool {
 // errUnnamed means that a server can't be recognised.
 var errUnnamed = errors.New("setnxlock: the server has no name")
 
-// identify asks a server who it is, and who we are to it.
+// identify asks a server for its identity, and for ours there.
 func identify(ctx context.Context, source compat.Source, o Options) (identity, error) {
 	p := newProber(ctx, source, o)
 	defer p.close()

@@ -156,8 +156,8 @@ func (m *comparison) byPTTL() error {
 	return err
 }
 
-// setEnd gives a an absolute end: in a minute by our clock or, where that is in
-// the server's past, which deletes the key, later.
+// setEnd gives a an absolute end: in a minute by our clock or later, where the server would take that for its past and
+// delete the key.
 func (m *comparison) setEnd() error {
 	if m.set {
 		return nil
@@ -177,7 +177,7 @@ func (m *comparison) setEnd() error {
 	return ErrNoClock
 }
 
-// make makes key anew, with value, and gives it an end by a command, whose reply it returns. Nobody sees the key
+// make makes key anew, with value, and gives it an end by a command; it returns the reply to that. Nobody sees the key
 // without an end: it is made in one transaction, or where there is none by SETEX. The error is the server's refusal.
 func (p *prober) make(key, value string, end protocol.Cmd) (reply any, err error) {
 	if p.r.Answers[ability.Multi].Verdict == ability.NotAsked {

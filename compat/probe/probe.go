@@ -84,7 +84,7 @@ type Options struct {
 	Owner string
 }
 
-// beside is what all scratch keys begin with.
+// beside returns the beginning of every scratch key.
 func (o Options) beside() string { return o.Prefix + "setnxlock-probe-" }
 
 func (o Options) timeout() time.Duration {
@@ -132,7 +132,7 @@ type Question struct {
 	OK     bool   `json:"ok"`     // the server can do it
 }
 
-// Can reports whether the server showed that it has the ability.
+// Can reports whether the server showed the ability.
 func (r Report) Can(a ability.Ability) bool { return r.Answers[a].Verdict == ability.Yes }
 
 // Has reports whether the report has the warning of this ID.
@@ -162,9 +162,10 @@ func Ask(ctx context.Context, source compat.Source, o Options) (Report, error) {
 	return *p.r, p.err
 }
 
-// Unsafe says why no lock excludes anybody on the server, whatever commands it has: it is a replica, or has a role that
-// is not known; other connections lead to another server; or it is one node of a cluster that is not followed. nil:
-// nothing of the kind was seen. The error is a [*compat.UnsafeServerError]. docs/servers.md has what can't be seen.
+// Unsafe explains why no lock excludes anybody on the server, whatever commands it has. It is a replica, or has a role
+// that is not known; other connections lead to another server; or it is one node of a cluster that is not followed.
+// nil: nothing of the kind was seen. The error is a [*compat.UnsafeServerError]. docs/servers.md has what can't be
+// seen.
 func (r Report) Unsafe() error {
 	switch {
 	case r.Role == "replica":
@@ -208,7 +209,7 @@ func newProber(ctx context.Context, source compat.Source, o Options) *prober {
 	return p
 }
 
-// scratch begins with scratch keys that nobody else has: a, and one in its slot.
+// scratch begins with new scratch keys: a, and one in its slot.
 func (p *prober) scratch(a string) {
 	p.a, p.b, p.key = a, protocol.Aux(a, "b"), a
 	p.asker = ability.New(nil, p.a, p.b, false)
@@ -240,7 +241,7 @@ func (p *prober) run() {
 	}
 }
 
-// note keeps what was asked and answered for the record.
+// note records questions and answers.
 func (p *prober) note(cmds []protocol.Cmd, replies []any) {
 	if replies[0] == Closed && !slices.Contains(p.closers, p.question) {
 		p.closers = append(p.closers, p.question)
@@ -255,8 +256,7 @@ func (p *prober) note(cmds []protocol.Cmd, replies []any) {
 
 func (p *prober) dels() []protocol.Cmd { return []protocol.Cmd{{"DEL", p.a}, {"DEL", p.b}} }
 
-// cleanUp removes the scratch keys whatever happened, on another connection
-// if need be.
+// cleanUp removes the scratch keys in any case, on another connection if need be.
 func (p *prober) cleanUp() {
 	if !p.wrote {
 		return

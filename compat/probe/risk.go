@@ -8,7 +8,7 @@ import (
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
-// risks are those of a lock on this server.
+// risks lists the risks of a lock on this server.
 func risks(l locks.Lock, r Report, o Options) []string {
 	var list []string
 	switch {
@@ -43,7 +43,7 @@ func tokenRisks(r Report) []string {
 	return risks
 }
 
-// watchRisks are those of tokens that are compared under WATCH.
+// watchRisks lists the risks of tokens compared under WATCH.
 func watchRisks(r Report) []string {
 	return append(tokenRisks(r), "over its maxmemory the server may refuse transactions, as 2.0 to 2.4 and 5.0 and later do, and a lock can then neither be extended nor released before its end")
 }

@@ -82,8 +82,7 @@ func (m *comparison) second() (time.Time, error) {
 	return s, m.seen(s, s.Add(time.Second+coarse), before, after)
 }
 
-// secondAfter returns the first whole second, by the server's clock, that
-// begins not before now if its clock is ahead by ahead.
+// secondAfter returns the first whole second not before now, by the server's clock, if that is ahead by ahead.
 func (m *comparison) secondAfter(ahead time.Duration) time.Time {
 	t := m.clk.Now().Add(ahead)
 	if s := t.Truncate(time.Second); !s.Before(t) {

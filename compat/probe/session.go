@@ -49,9 +49,9 @@ const silent redis.Error = "no answer in time"
 // lost reports whether replies stand for none.
 func lost(replies []any) bool { return replies[0] == Closed || replies[0] == silent }
 
-// ask sends cmds in one write and returns one reply to each; errors that the
-// server answered with are redis.Errors among them. The replies are lost if this write breaks two
-// connections in a row (see try). Any other breakage ends the session: err is set and all replies are nil.
+// ask sends cmds in one write and returns one reply to each; the server's errors are redis.Errors among them. The
+// replies are lost if this write breaks two connections in a row (see try). Any other breakage ends the session: err is
+// set and all replies are nil.
 func (s *session) ask(cmds ...protocol.Cmd) []any {
 	replies := make([]any, len(cmds))
 	var broke *UnansweredError
@@ -165,8 +165,8 @@ func (s *session) close() {
 	s.c, s.sure = nil, false
 }
 
-// drop makes the connection unusable, so that no pool keeps it, and returns it: it
-// may be in MULTI, under WATCH or owe replies.
+// drop makes the connection unusable, to keep it out of every pool, and returns it: it may be in MULTI, under WATCH or
+// owe replies.
 func (s *session) drop() {
 	if s.c == nil {
 		return

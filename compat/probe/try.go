@@ -51,9 +51,9 @@ func (e *UnansweredError) why() string {
 // it: [UnansweredError] says so.
 const patient = 4
 
-// try asks over a connection on which a plain GET worked, and anew over another if it breaks: what had been
-// done by then was tidied up. The breakage is blamed on a write only if it ends connections in a row, as many
-// as patience says, and if a GET works afterwards. key is the lock's, for the refusal of a permission.
+// try asks over a connection on which a plain GET worked, and anew over another if it breaks: the rest of the first was
+// tidied up. The breakage is blamed on a write only if it ends connections in a row, as many as patience says, and if a
+// GET works afterwards. key is the lock's, for the refusal of a permission.
 func (s *session) try(key string, patience int, ask func(c *protocol.Conn) error) error {
 	blamed, row := "", 0
 	for range 2 * patience {
@@ -132,7 +132,7 @@ func (c *conn) Do(name string, args ...any) (any, error) {
 	return answer.Do(name, replies)
 }
 
-// commands are the names of those that were sent in one write.
+// commands names the commands sent in one write.
 func (c *conn) commands() string {
 	names := make([]string, len(c.sent))
 	for i, cmd := range c.sent {
@@ -141,7 +141,7 @@ func (c *conn) commands() string {
 	return strings.Join(names, " ")
 }
 
-// unanswered is what came of the write that broke the connection.
+// unanswered returns the error for the write that broke the connection.
 func (c *conn) unanswered() error {
 	all := locks.Preferred()
 	e := &UnansweredError{Closed, c.commands(), all[len(all)-1].Go}

@@ -75,7 +75,7 @@ func warnings(p *prober) []Warning {
 	return list
 }
 
-// configured draws those that come from the configuration, as far as it is known.
+// configured warns of dangers in the configuration, as far as it is known.
 func (p *prober) configured(warn func(id, format string, args ...any)) {
 	var unknown []string
 	policy, knowsPolicy := p.conf["maxmemory-policy"]

@@ -40,7 +40,7 @@ func (k Lock) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Dura
 	return l, errAgain
 }
 
-// look returns the slots that are free, or why none can be taken.
+// look returns the free slots, or the reason why none can be taken.
 func (k Lock) look(c *protocol.Conn, now time.Time, key string) (free []int, err error) {
 	replies, err := c.Pipe(protocol.Cmd{"GET", key}, protocol.Cmd{"GET", limitOf(key)}, reads(key, k.N))
 	if err != nil {
@@ -73,7 +73,7 @@ func (k Lock) look(c *protocol.Conn, now time.Time, key string) (free []int, err
 	return free, nil
 }
 
-// reads is the command that reads n slots.
+// reads returns the command to read n slots.
 func reads(key string, n int) protocol.Cmd {
 	cmd := protocol.Cmd{"MGET"}
 	for i := range n {
@@ -82,7 +82,7 @@ func reads(key string, n int) protocol.Cmd {
 	return cmd
 }
 
-// readLimit is the limit in a reply to GET; 0: there is none.
+// readLimit reads the limit from a reply to GET; 0: there is none.
 func readLimit(key string, reply any) (int, error) {
 	text, err := redis.String(reply, nil)
 	if err == redis.ErrNil {
@@ -98,7 +98,7 @@ func readLimit(key string, reply any) (int, error) {
 	return n, nil
 }
 
-// refused is why no slot could be taken: all are held, until the first that ends.
+// refused returns the refusal by slots that are all held, until the first ends.
 func (k Lock) refused(c *protocol.Conn, now time.Time, key string) error {
 	held := &protocol.HeldError{Key: key}
 	if s, err := k.Inspect(c, now, key); err == nil && !s.Open {
@@ -148,7 +148,7 @@ func (k Lock) change(c *protocol.Conn, now time.Time, key string, old int) error
 	return err
 }
 
-// takeOne takes one of the slots that were free, each once, from one on that is chosen at random.
+// takeOne tries the free slots, each once, from a random one on.
 func (k Lock) takeOne(c *protocol.Conn, now time.Time, key string, ttl time.Duration, free []int) (protocol.Lease, error) {
 	token, from := k.token(), k.first(len(free))
 	for i := range free {

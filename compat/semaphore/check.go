@@ -8,7 +8,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// Traits say that clients hold a key together, if N is more than one, and that it checks the server.
+// Traits make the Locker check the server. Clients hold a key together, if N is more than one.
 func (k Lock) Traits() protocol.Traits {
 	return protocol.Traits{Shared: k.N > 1, Rotates: true, Check: k.check}
 }

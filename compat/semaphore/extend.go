@@ -33,7 +33,7 @@ func (k Lock) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate 
 	return next, ch, nil
 }
 
-// proves has ch carried out on the condition, too, that limit is ours.
+// proves adds a condition to ch: limit must be ours.
 func (k Lock) proves(key string, ch *protocol.Change) {
 	do, slot, value := ch.Commands(), ch.Key, ch.Value
 	ch.Final = true // by WATCH, and whatever of its holder's may still come finds another value
@@ -66,7 +66,7 @@ func (k Lock) Release(l protocol.Lease) protocol.Change {
 	return k.of(n, k.token).Release(own)
 }
 
-// nobodys is the change of a lease whose value names no slot: nothing is ours.
+// nobodys returns the change of a lease without a slot in its value: nothing is ours.
 func nobodys(l protocol.Lease) protocol.Change {
 	return protocol.Change{Key: l.Key, Value: l.Value, By: func(*protocol.Conn) ([]any, error) {
 		return nil, &protocol.LostError{Key: l.Key}

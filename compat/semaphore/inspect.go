@@ -9,9 +9,9 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// Inspect reads who holds a slot of key until when: one round trip, or two if limit is more than N. All holders are in
-// State.Holders, also by another limit; Value and Until are those of the one whose slot is free first, or, by another limit, of
-// the one that keeps us out longest. An N of 0 goes by the limit that is found.
+// Inspect reads the holders of key's slots and their ends: one round trip, or two if limit is more than N. All holders
+// are in State.Holders, also by another limit; Value and Until are those of the one whose slot is free first, or, by
+// another limit, of the one that keeps us out longest. An N of 0 goes by the limit that is found.
 func (k Lock) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error) {
 	s := protocol.State{Key: key, Status: protocol.StatusFree, TTL: protocol.NoTTL}
 	replies, err := c.Pipe(append([]protocol.Cmd{{"GET", key}, k.ttl(key), {"GET", limitOf(key)}}, k.looksAt(key, 1, k.N)...)...)
@@ -40,7 +40,7 @@ func (k Lock) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.Sta
 	return s, v.read(&s, slots)
 }
 
-// ttl is the command that reads a key's TTL.
+// ttl names the command to read a key's TTL.
 func (o Options) ttl(key string) protocol.Cmd {
 	if o.Millis {
 		return protocol.Cmd{"PTTL", key}
@@ -48,7 +48,7 @@ func (o Options) ttl(key string) protocol.Cmd {
 	return protocol.Cmd{"TTL", key}
 }
 
-// looksAt are the commands that read the slots from one to another.
+// looksAt returns the commands to read a range of slots.
 func (o Options) looksAt(key string, from, to int) (cmds []protocol.Cmd) {
 	for n := from; n <= to; n++ {
 		cmds = append(cmds, protocol.Cmd{"GET", slotOf(key, n)}, o.ttl(slotOf(key, n)))
@@ -56,7 +56,7 @@ func (o Options) looksAt(key string, from, to int) (cmds []protocol.Cmd) {
 	return cmds
 }
 
-// foreign is the state of a key that holds something else, a plain lock perhaps.
+// foreign returns the state of a key with another value, a plain lock perhaps.
 func (o Options) foreign(s protocol.State, now time.Time, held string, ttl any, err error) (protocol.State, error) {
 	if err != nil {
 		return s, err

@@ -84,8 +84,8 @@ type Options struct {
 	Token func() string
 }
 
-// Slot returns the number of the slot that a lease's value, or a lock's token, is of: the storage that checks fences remembers
-// one number for each. 0: value is no semaphore's.
+// Slot returns the slot's number in a lease's value, or a lock's token: the storage that checks fences remembers one
+// number for each. 0: value is no semaphore's.
 func Slot(value string) int {
 	digits, _, ok := strings.Cut(value, ":")
 	n, err := strconv.Atoi(digits)
@@ -98,7 +98,7 @@ func Slot(value string) int {
 func limitOf(key string) string       { return protocol.Aux(key, "limit") }
 func slotOf(key string, n int) string { return protocol.Aux(key, strconv.Itoa(n)) }
 
-// of is the lock of the n-th slot; its values name the slot.
+// of returns the lock of the n-th slot; its values name the slot.
 func (o Options) of(n int, token func() string) protocol.Algorithm {
 	named := func() string { return strconv.Itoa(n) + ":" + token() }
 	if o.Slot == nil {
@@ -114,7 +114,7 @@ func (o Options) token() string {
 	return protocol.NewToken()
 }
 
-// first is which of so many free slots is tried first.
+// first chooses the slot to try first among the free ones.
 func (o Options) first(free int) int {
 	if o.Pick != nil {
 		return o.Pick(free)
@@ -122,7 +122,7 @@ func (o Options) first(free int) int {
 	return rand.IntN(free)
 }
 
-// unit is what TTLs are counted in.
+// unit returns the unit of the TTLs.
 func (o Options) unit() time.Duration {
 	if o.Millis {
 		return time.Millisecond
@@ -130,7 +130,7 @@ func (o Options) unit() time.Duration {
 	return time.Second
 }
 
-// valid returns ErrInvalid for an N, or a ttl, that no semaphore can have.
+// valid returns ErrInvalid for an N, or a ttl, of no semaphore.
 func (o Options) valid(ttl time.Duration) error {
 	switch {
 	case o.N < 1 || o.N > Most:
@@ -141,7 +141,7 @@ func (o Options) valid(ttl time.Duration) error {
 	return nil
 }
 
-// keeps are the commands by which limit outlives a lease.
+// keeps returns the command by which limit outlives a lease.
 func keeps(key string) protocol.Cmd {
 	return protocol.Cmd{"EXPIRE", limitOf(key), int64(limitTTL / time.Second)}
 }

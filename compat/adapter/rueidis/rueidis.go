@@ -68,7 +68,7 @@ func exchange(c rueidis.DedicatedClient) adapter.Exchange {
 	}
 }
 
-// text is an argument as redigo writes it.
+// text writes an argument as redigo does.
 func text(arg any) string {
 	switch arg := arg.(type) {
 	case string:
@@ -86,7 +86,7 @@ func text(arg any) string {
 	return fmt.Sprint(arg)
 }
 
-// value is a reply as redigo has it.
+// value turns a reply into redigo's.
 func value(m *rueidis.RedisMessage, err error) (any, error) {
 	if err == nil {
 		err = m.Error()
@@ -132,7 +132,7 @@ func value(m *rueidis.RedisMessage, err error) (any, error) {
 	return adapter.Text(s), err
 }
 
-// refusal is an error of the server as it was: the client has taken ERR off, but no other word.
+// refusal restores an error of the server: the client has taken ERR off, but no other word.
 func refusal(text string) redis.Error {
 	e := redis.Error(text)
 	if answer.Known(e) == nil && !strings.HasPrefix(text, "WRONGTYPE ") {
@@ -141,7 +141,7 @@ func refusal(text string) redis.Error {
 	return e
 }
 
-// notSent marks what the client says before it has a connection.
+// notSent marks the client's errors from before it has a connection.
 func notSent(err error) error {
 	if errors.Is(err, rueidis.ErrClosing) || errors.Is(err, rueidis.ErrDedicatedClientRecycled) {
 		return protocol.NotSent.Mark(err)

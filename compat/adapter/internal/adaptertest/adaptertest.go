@@ -34,7 +34,7 @@ type Open func(t testing.TB, addr string, size int) compat.Source
 // size is more connections than the suite uses at a time.
 const size = 256
 
-// Conformance runs the suite over one lock of each kind, and over one that pins its connections.
+// Conformance runs the suite over one lock of each kind, and over one with pinned connections.
 func Conformance(t *testing.T, open Open) {
 	for name, addr := range servers(t) {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func Conformance(t *testing.T, open Open) {
 	}
 }
 
-// servers are their addresses.
+// servers returns the addresses of the servers.
 func servers(t *testing.T) map[string]string {
 	all := map[string]string{"real-redis-server": realredis.Start(t)}
 	for addr := range strings.SplitSeq(os.Getenv("SETNXLOCK_TEST_REDIS"), ",") {
@@ -99,7 +99,7 @@ func version(t testing.TB, s compat.Source) string {
 	return strings.TrimSpace(v)
 }
 
-// RESP3 checks what a connection makes of replies that RESP2 lacks: scores in pairs, a map, a text with its format.
+// RESP3 checks replies unknown in RESP2: scores in pairs, a map, a text with its format.
 func RESP3(t *testing.T, open Open) {
 	s, ctx := open(t, realredis.Start(t), 4), context.Background()
 	readers, writers := compat.NewOn(s, rwlock.Read{}, compat.Options{}), compat.NewOn(s, rwlock.Write{}, compat.Options{})
@@ -121,7 +121,7 @@ func RESP3(t *testing.T, open Open) {
 	}
 }
 
-// Connections checks what the engine assumes of a connection.
+// Connections checks the engine's assumptions about a connection.
 func Connections(t *testing.T, open Open) {
 	for name, check := range map[string]func(t *testing.T, open Open){
 		"replies":                                   replies,
@@ -291,7 +291,7 @@ func gone(t *testing.T, open Open) {
 	}
 }
 
-// clean has the next user of a connection that was returned in MULTI find none that is.
+// clean returns a connection in MULTI, and checks that its next user finds none.
 func clean(t *testing.T, s compat.Source) {
 	t.Helper()
 	c := get(t, s)

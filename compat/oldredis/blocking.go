@@ -138,7 +138,7 @@ func (s *Server) stopWaiting(c *session) {
 	c.waiting = nil
 }
 
-// resume runs what the client sent while it was blocked.
+// resume runs the client's commands from while it was blocked.
 func (s *Server) resume(c *session) {
 	for len(c.backlog) > 0 && c.waiting == nil {
 		args := c.backlog[0]

@@ -49,7 +49,7 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// Err returns the error that made the connection unusable, or nil.
+// Err returns the error by which the connection became unusable, or nil.
 func (c *Conn) Err() error {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -71,17 +71,15 @@ func (c *Conn) Do(cmd string, args ...any) (any, error) {
 	return c.DoWithTimeout(0, cmd, args...)
 }
 
-// DoWithTimeout is Do with a limit, by the server's clock, to how long a
-// command may block.
+// DoWithTimeout runs a command, as Do does, with a limit, by the server's clock, to how long it may block.
 func (c *Conn) DoWithTimeout(timeout time.Duration, cmd string, args ...any) (any, error) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	return c.do(context.Background(), timeout, cmd, args)
 }
 
-// DoContext is Do until ctx is done. As with redigo, a ctx that is done before the call ends the
-// connection; the command has then run if ctx was cancelled, and has not if its deadline had
-// passed.
+// DoContext runs a command, as Do does, until ctx is done. As with redigo, a ctx that is done before the call ends the
+// connection; the command has then run if ctx was cancelled, and has not if its deadline had passed.
 func (c *Conn) DoContext(ctx context.Context, cmd string, args ...any) (any, error) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -147,7 +145,7 @@ func (c *Conn) Send(cmd string, args ...any) error {
 	return nil
 }
 
-// Flush delivers the commands that were sent.
+// Flush delivers the sent commands.
 func (c *Conn) Flush() error {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -171,13 +169,12 @@ func (c *Conn) deliver() {
 // a channel, and fails if no reply is pending.
 func (c *Conn) Receive() (any, error) { return c.receive(context.Background(), 0) }
 
-// ReceiveWithTimeout is Receive with a limit, by the server's clock, to how
-// long it waits.
+// ReceiveWithTimeout receives a reply, as Receive does, with a limit, by the server's clock, to how long it waits.
 func (c *Conn) ReceiveWithTimeout(timeout time.Duration) (any, error) {
 	return c.receive(context.Background(), timeout)
 }
 
-// ReceiveContext is Receive until ctx is done, which also ends the connection.
+// ReceiveContext receives a reply, as Receive does, until ctx is done, which also ends the connection.
 func (c *Conn) ReceiveContext(ctx context.Context) (any, error) {
 	return c.receive(ctx, 0)
 }

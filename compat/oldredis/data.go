@@ -62,7 +62,7 @@ func (s *Server) getString(db *space, key string) (string, error) {
 	return db.data.Get(key)
 }
 
-// putString replaces whatever is under key, and leaves its deadline.
+// putString replaces the value of key, and leaves its deadline.
 func (s *Server) putString(db *space, key, value string) {
 	delete(db.empty, key)
 	if db.data.Set(key, value) != nil {
@@ -95,7 +95,7 @@ func (s *Server) flush(db *space) {
 // overwrites are the commands that replace their destination: its old TTL is lost.
 var overwrites = wordSet("sinterstore sunionstore sdiffstore zinterstore zunionstore geosearchstore")
 
-// forward makes miniredis run a command that does not differ between versions.
+// forward makes miniredis run a command common to all versions.
 func (s *Server) forward(c *session, cmd *command, args []string) any {
 	db := s.spaces[c.db]
 	var buf [8]int
@@ -159,8 +159,7 @@ func (s *Server) watched(db *space, cmd *command, positions []int, args []string
 	return reply
 }
 
-// tidy drops the deadlines of keys that a write has emptied, or on 1.2 keeps
-// the empty keys. before is what emptied returned.
+// tidy drops the deadlines of keys emptied by a write, or on 1.2 keeps the empty keys. before is what emptied returned.
 func (s *Server) tidy(db *space, cmd *command, args []string, positions []int, before []string, reply any) {
 	store := overwrites[cmd.name] && len(positions) > 0
 	if store {
@@ -190,7 +189,7 @@ func (s *Server) tidy(db *space, cmd *command, args []string, positions []int, b
 	}
 }
 
-// endsEmpty reports whether a command deletes an empty list that SORT stored.
+// endsEmpty reports whether a command deletes an empty list of SORT's.
 func endsEmpty(name string) bool { return name == "lrem" || name == "ltrim" }
 
 // quiet are the commands that do not abort a WATCH when their reply says that they did nothing.
@@ -259,7 +258,7 @@ func (db *space) keepEmpty(key, kind string) {
 	db.empty[key] = kind
 }
 
-// translate turns miniredis' error texts, which are the newest, into the version's.
+// translate turns miniredis' error texts, the newest, into the version's.
 func (s *Server) translate(reply any) any {
 	e, ok := reply.(redis.Error)
 	if !ok {

@@ -29,9 +29,9 @@ func (s *Server) Advance(d time.Duration) {
 	s.fireTimers()
 }
 
-// AdvanceLazy moves the server's time forward without active expiry: a key that expires stays in
-// memory, unreaped, until a command or Reap reaps it. A server without a Clock never reaps it by
-// itself; one with a Clock does so at the next 100 ms.
+// AdvanceLazy moves the server's time forward without active expiry: an expired key stays in memory, unreaped, until a
+// command or Reap reaps it. A server without a Clock never reaps it by itself; one with a Clock does so at the next 100
+// ms.
 func (s *Server) AdvanceLazy(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,8 +66,8 @@ func (s *Server) readClock() {
 	s.ms = s.nano / int64(time.Millisecond)
 }
 
-// begin reads the clock for the command that follows. If the server's cron was
-// due since the last command, it runs active expiry as of then.
+// begin reads the clock for the next command. If the server's cron was due since the last command, it runs active
+// expiry as of then.
 func (s *Server) begin() {
 	if s.clock == nil {
 		return // only Advance and AdvanceLazy move the time
@@ -138,7 +138,7 @@ func (s *Server) lookupRead(db *space, key string) bool {
 	return s.exists(db, key)
 }
 
-// lookupWrite is lookupRead for commands that write. Before 2.2 it deletes the key if it has a TTL.
+// lookupWrite does as lookupRead, for commands that write. Before 2.2 it deletes the key if it has a TTL.
 func (s *Server) lookupWrite(db *space, key string) bool {
 	if s.has(writeDeletesVolatile) {
 		if _, volatile := db.deadlines[key]; volatile {
@@ -163,7 +163,7 @@ var (
 	atMilli   = timeUnit{ms: 1, absolute: true}
 )
 
-// in is a handler that counts in a unit.
+// in returns a handler for counts of a unit.
 func in(unit timeUnit, run func(*Server, *session, []string, timeUnit) any) handler {
 	return func(s *Server, c *session, args []string) any { return run(s, c, args, unit) }
 }
@@ -264,7 +264,7 @@ func (f expireFlags) refuse(when, old int64, volatile bool) bool {
 		f["GT"] && (!volatile || when <= old) || f["LT"] && volatile && when >= old
 }
 
-// ttl is TTL or PTTL.
+// ttl runs TTL or PTTL.
 func (s *Server) ttl(c *session, args []string, unit timeUnit) any {
 	left, answer := s.timeLeft(c, args[1])
 	switch {
@@ -297,7 +297,7 @@ func (s *Server) timeLeft(c *session, key string) (left int64, answer any) {
 	return when - now, nil
 }
 
-// expiretime is EXPIRETIME or PEXPIRETIME.
+// expiretime runs EXPIRETIME or PEXPIRETIME.
 func (s *Server) expiretime(c *session, args []string, unit timeUnit) any {
 	db := s.spaces[c.db]
 	if !s.lookupRead(db, args[1]) {

@@ -1,7 +1,7 @@
 package oldredis
 
-// handlers run the commands that differ between versions, or that concern deadlines, watches or
-// connections, which this package manages. miniredis runs the rest.
+// handlers returns the commands with differences between versions, and all about deadlines, watches or connections:
+// this package manages those. miniredis runs the rest.
 func handlers() map[string]handler {
 	return map[string]handler{
 		"get": get, "set": set, "setnx": setnx,

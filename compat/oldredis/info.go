@@ -41,7 +41,7 @@ func auth(_ *Server, _ *session, _ []string) any {
 	return redis.Error("ERR Client sent AUTH, but no password is set")
 }
 
-// clientCmd answers the CLIENT subcommands that clients send when they connect.
+// clientCmd answers the CLIENT subcommands of clients that connect.
 func clientCmd(s *Server, c *session, args []string) any {
 	switch strings.ToLower(args[1]) {
 	case "setname":
@@ -72,7 +72,7 @@ func (s *Server) clientList() string {
 	return b.String()
 }
 
-// settings are the values that CONFIG GET and INFO report.
+// settings returns the values for CONFIG GET and INFO.
 func (s *Server) settings() [][2]string {
 	memory, policy := "0", "noeviction"
 	if s.full {
@@ -104,8 +104,7 @@ func config(s *Server, _ *session, args []string) any {
 	return list
 }
 
-// info reports only what is true of this server: the emulated version, the configuration, and the
-// number of keys.
+// info reports only true facts of this server: the emulated version, the configuration, and the number of keys.
 func info(s *Server, _ *session, args []string) any {
 	r := report{flat: s.has(infoFlat)}
 	if len(args) == 2 {
@@ -126,7 +125,7 @@ func info(s *Server, _ *session, args []string) any {
 	return bulk(r.text.String())
 }
 
-// release is the version, as INFO says it.
+// release returns the version, as INFO has it.
 func (s *Server) release() []string {
 	lines := []string{"redis_version:" + s.quirks.redis}
 	if v := s.quirks.valkey; v != "" {

@@ -127,7 +127,7 @@ func moveTo(s *Server, c *session, args []string) any {
 	return int64(1)
 }
 
-// reapSpace reaps all keys, as a command does that looks at every key.
+// reapSpace reaps all keys, as a command on every key does.
 func (s *Server) reapSpace(db *space) {
 	for _, key := range slices.Sorted(maps.Keys(db.deadlines)) {
 		s.reap(db, key)

@@ -281,7 +281,7 @@ func unknownQuoted(name string, args []string) string {
 	return unknownWithArgs("'", "' ", name, args)
 }
 
-// unknownAlone says nothing of arguments where there are none.
+// unknownAlone names no arguments where there are none.
 func unknownAlone(name string, args []string) string {
 	if len(args) == 0 {
 		return unknownName(cut(name, 128), nil)

@@ -14,7 +14,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// timed handles commands that miniredis runs and that may read or change deadlines.
+// timed handles miniredis' commands that may read or change deadlines.
 func timed(s *Server, c *session, args []string) any { return s.withTTLs(c, args) }
 
 // withTTLs makes miniredis run a command, or a script, with the deadlines: it gives them to
@@ -68,9 +68,8 @@ func (s *Server) readDeadlines(db *space) {
 	}
 }
 
-// inScript is miniredis' hook: it sees the commands of a script before they run, and refuses
-// commands that this version does not know. It runs under miniredis' lock and must not access the
-// data.
+// inScript sees the commands of a script before they run, as miniredis' hook, and refuses those unknown to this
+// version. It runs under miniredis' lock and must not access the data.
 func (s *Server) inScript(p *server.Peer, name string, args ...string) bool {
 	if s.scripting == 0 {
 		return false
@@ -90,7 +89,7 @@ func (s *Server) inScript(p *server.Peer, name string, args ...string) bool {
 	return false
 }
 
-// eval runs EVAL and EVALSHA, which know the same scripts.
+// eval runs EVAL and EVALSHA: both know the same scripts.
 func eval(s *Server, c *session, args []string) any {
 	name := strings.ToLower(args[0])
 	source, sha := args[1], strings.ToLower(args[1])
@@ -160,7 +159,7 @@ func (s *Server) scriptError(e redis.Error, sha string) any {
 	return redis.Error(text + " script: " + sha + ", on @user_script:" + line + ".")
 }
 
-// scriptCommand is SCRIPT LOAD, EXISTS and FLUSH.
+// scriptCommand runs SCRIPT LOAD, EXISTS and FLUSH.
 func scriptCommand(s *Server, _ *session, args []string) any {
 	switch sub := strings.ToLower(args[1]); {
 	case sub == "load" && len(args) == 3:

@@ -88,17 +88,17 @@ type space struct {
 	watchers  map[string][]*watch
 }
 
-// Versions returns the versions that New knows, oldest first. 2.2.5 stands for 2.2.0 to 2.2.9,
-// which refuse SETNX on an unreaped key.
+// Versions returns the versions for New, oldest first. 2.2.5 stands for 2.2.0 to 2.2.9, which refuse SETNX on an
+// unreaped key.
 func Versions() []string { return slices.Clone(versions) }
 
-// Profiles returns the other names that New knows: "twemproxy", the proxy in
-// its oldest deployed release, and "noscript", a 7.0 on which EVAL is refused.
+// Profiles returns the other names for New: "twemproxy", the proxy in its oldest deployed release, and "noscript", a
+// 7.0 with EVAL refused.
 func Profiles() []string { return []string{"twemproxy", "noscript"} }
 
 var start = time.Date(2020, 1, 2, 0, 0, 0, 0, time.UTC)
 
-// New starts a server that behaves like version, one of Versions, Profiles or Today.
+// New starts a server with the behaviour of version, one of Versions, Profiles or Today.
 func New(version string, opts Options) (*Server, error) {
 	s := &Server{
 		born:     version,
@@ -123,8 +123,8 @@ func New(version string, opts Options) (*Server, error) {
 	return s, nil
 }
 
-// Become has the server go on as another version, with the data that it has: as after a failover to a replica of that
-// version. It keeps connections; [Server.Restart] cuts them. New has the versions that there are.
+// Become turns the server into another version, with its data: as after a failover to a replica of that version. It
+// keeps connections; [Server.Restart] cuts them. New has the versions that there are.
 func (s *Server) Become(version string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +172,7 @@ func (s *Server) openData() error {
 	return nil
 }
 
-// MustNew is New, but panics on an unknown version.
+// MustNew starts a server, as New does, but panics on an unknown version.
 func MustNew(version string, opts Options) *Server {
 	s, err := New(version, opts)
 	if err != nil {
@@ -201,7 +201,7 @@ func Run(t TB, version string) *Server {
 	return s
 }
 
-// Version returns the name that New was given, or Become.
+// Version returns the name given to New, or to Become.
 func (s *Server) Version() string { return s.name }
 
 // Close stops the server and cuts all connections.
@@ -249,8 +249,7 @@ func (s *Server) GetContext(ctx context.Context) (redis.Conn, error) {
 	return &Conn{s: s, session: s.accept()}, nil
 }
 
-// Pool returns a redigo pool of connections to the server, with redigo's
-// defaults: for tests of what pooling does to a lock.
+// Pool returns a redigo pool of connections to the server, with redigo's defaults: for tests of a lock over a pool.
 func (s *Server) Pool() *redis.Pool {
 	return &redis.Pool{
 		MaxIdle:     3,
@@ -270,8 +269,8 @@ func (s *Server) FlushAll() {
 	}
 }
 
-// Evict removes a key of database 0, as a full server does that evicts keys. A WATCH of the key
-// sees a deletion. It reports whether the key existed.
+// Evict removes a key of database 0, as eviction on a full server does. A WATCH of the key sees a deletion. It reports
+// whether the key existed.
 func (s *Server) Evict(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -285,8 +284,8 @@ func (s *Server) Evict(key string) bool {
 	return true
 }
 
-// SetMaxMemoryReached(true) makes the server refuse commands that use more memory, as a server does
-// that has reached its maxmemory and may not evict; false ends that.
+// SetMaxMemoryReached(true) makes the server refuse commands that use more memory, as at its maxmemory without
+// eviction; false ends that.
 //
 // From 2.0 to 2.4 EXEC is refused too, and the connection then stays in MULTI. From 2.6 a write is
 // refused when it is queued, and EXEC answers EXECABORT.
@@ -330,7 +329,7 @@ func lowered(names []string) map[string]bool {
 	return set
 }
 
-// peerOf returns the connection to miniredis on which db is selected.
+// peerOf returns the connection to miniredis with db selected.
 func (s *Server) peerOf(db *space) *server.Peer {
 	if db.peer == nil {
 		db.peer = s.newPeer(db)

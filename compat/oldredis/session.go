@@ -43,7 +43,7 @@ func (s *Server) accept() *session {
 	return c
 }
 
-// cut ends a connection; replies that its client has not taken are lost.
+// cut ends a connection; replies not taken by its client are lost.
 func (s *Server) cut(c *session, why error) {
 	if c.dead == nil {
 		c.out = nil
@@ -79,7 +79,7 @@ func (s *Server) inOrder() []*session {
 	return list
 }
 
-// wake wakes the goroutines that wait for the session to change.
+// wake wakes every goroutine waiting for a change of the session.
 func (c *session) wake() {
 	if c.more != nil {
 		c.more.Broadcast()

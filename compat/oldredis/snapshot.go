@@ -84,7 +84,7 @@ func (e entry) compare(o entry) int {
 	return cmp.Or(cmp.Compare(e.db, o.db), cmp.Compare(e.key, o.key))
 }
 
-// copyValue reads what is under e's key.
+// copyValue reads the value of e's key.
 func (s *Server) copyValue(db *space, e *entry) {
 	if v, err := db.data.Get(e.key); err == nil {
 		e.kind, e.value = "string", v
@@ -114,7 +114,7 @@ func (s *Server) copyValue(db *space, e *entry) {
 	e.sort()
 }
 
-// sort puts the elements in an order that depends only on the elements.
+// sort orders the elements by nothing but themselves.
 func (e *entry) sort() {
 	switch e.kind {
 	case "set":
@@ -251,15 +251,15 @@ func (snap Snapshot) Entries(s *Server) []Entry {
 	return list
 }
 
-// Key returns a string that is equal for two snapshots exactly if they are equal, the time
-// included. It is binary: use it as a map key.
+// Key returns a string to compare: snapshots are equal, the time included, if and only if their Keys are. It is binary:
+// use it as a map key.
 func (snap Snapshot) Key() string {
 	b := make([]byte, 0, 64+48*len(snap.entries))
 	return string(snap.appendContent(strconv.AppendInt(b, snap.nano, 36)))
 }
 
-// ContentKey is Key without the time: it is equal for two snapshots that hold the same keys with
-// the same deadlines and know the same scripts.
+// ContentKey returns a Key without the time: it is equal for two snapshots that hold the same keys with the same
+// deadlines and know the same scripts.
 func (snap Snapshot) ContentKey() string {
 	return string(snap.appendContent(make([]byte, 0, 48*len(snap.entries))))
 }
@@ -291,7 +291,7 @@ func (snap Snapshot) appendContent(b []byte) []byte {
 	return b
 }
 
-// appendText appends s with its length, so that its end is unambiguous.
+// appendText appends s with its length, for an unambiguous end.
 func appendText(b []byte, s string) []byte {
 	b = append(b, '"')
 	b = strconv.AppendInt(b, int64(len(s)), 36)
@@ -317,7 +317,7 @@ type WatchedKey struct {
 	Unreaped bool
 }
 
-// Key returns a string that is equal for two states exactly if they are equal.
+// Key returns a string to compare: states are equal if and only if their Keys are.
 func (st ConnState) Key() string {
 	b := make([]byte, 0, 64)
 	b = strconv.AppendInt(b, int64(st.DB), 36)
@@ -339,15 +339,15 @@ func (st ConnState) Key() string {
 	return string(b)
 }
 
-// Dirty reports whether a key that the connection watches was touched.
+// Dirty reports whether a watched key of the connection was touched.
 func (c *Conn) Dirty() bool {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	return c.session.dirty
 }
 
-// State returns what the server knows about the connection. Replies not yet received and commands
-// not yet flushed are on the client's side and not part of it.
+// State returns the server's knowledge of the connection. Replies not yet received and commands not yet flushed are on
+// the client's side and not part of it.
 func (c *Conn) State() ConnState {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -362,9 +362,8 @@ func (c *Conn) State() ConnState {
 	return st
 }
 
-// SetState puts the connection into a state that State returned; the zero
-// ConnState is that of a new connection. A connection that was cut or closed is
-// open again, under its old number. What it had sent or not received is gone.
+// SetState puts the connection into a state from State; the zero ConnState is a new connection's. A connection that was
+// cut or closed is open again, under its old number. What it had sent or not received is gone.
 func (c *Conn) SetState(st ConnState) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()

@@ -188,7 +188,7 @@ func (o *sorting) limit(list []string) []string {
 	return list[start:end]
 }
 
-// sortLookup returns the value that a BY or GET pattern of SORT stands for, for one element.
+// sortLookup returns the value of a BY or GET pattern of SORT, for one element.
 func (s *Server) sortLookup(db *space, pattern, element string) any {
 	if pattern == "#" {
 		return bulk(element)

@@ -35,7 +35,7 @@ func (s *Server) number(text string) (n int64, ok bool) {
 // spaces are C's white space.
 const spaces = " \t\n\v\f\r"
 
-// leadingNumber is C's strtol.
+// leadingNumber parses a number as C's strtol does.
 func leadingNumber(s string) int64 {
 	s = strings.TrimLeft(s, spaces)
 	end := 0
@@ -104,7 +104,7 @@ func (s *Server) setExpiring(c *session, args []string, unit timeUnit) any {
 	return replyOK
 }
 
-// ttlArgument parses the TTL that a SET of any kind gives to its key.
+// ttlArgument parses the TTL of a SET of any kind.
 func (s *Server) ttlArgument(name, arg string, unit timeUnit) (when int64, answer any) {
 	n, ok := s.number(arg)
 	if !ok {
@@ -177,7 +177,7 @@ func set(s *Server, c *session, args []string) any {
 	return reply
 }
 
-// setOptions parses the options of SET that this version has.
+// setOptions parses this version's options of SET.
 func (s *Server) setOptions(args []string) (f setFlags, answer any) {
 	units := map[string]timeUnit{"EX": inSeconds, "PX": inMillis}
 	if !s.has(plainSet) {
@@ -252,7 +252,7 @@ func (s *Server) storePairs(db *space, args []string) {
 	}
 }
 
-// adding is INCR and INCRBY, with -1 DECR and DECRBY.
+// adding handles INCR and INCRBY, with -1 DECR and DECRBY.
 func adding(sign int64) handler {
 	return func(s *Server, c *session, args []string) any {
 		n, ok := int64(1), true
@@ -306,7 +306,7 @@ func appendTo(s *Server, c *session, args []string) any {
 	return int64(len(v))
 }
 
-// substr is GETRANGE by its older name.
+// substr runs GETRANGE under its older name.
 func substr(s *Server, c *session, args []string) any {
 	reply := s.forward(c, &command{name: "getrange", keys: keySpec{first: 1, last: 1, step: 1}},
 		[]string{"GETRANGE", args[1], args[2], args[3]})

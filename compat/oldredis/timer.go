@@ -41,7 +41,7 @@ func (t *timer) disarm() {
 	}
 }
 
-// fireTimers runs the timers that are due, earliest first.
+// fireTimers runs the due timers, earliest first.
 func (s *Server) fireTimers() {
 	for {
 		next := -1

@@ -33,7 +33,7 @@ func comparisonOf(word, value string) *comparison {
 	return nil
 }
 
-// setCompares takes the condition args[i], whose value follows it, into f. It reports whether this version has it there.
+// setCompares takes the condition args[i], before its value, into f. It reports whether this version has it there.
 func (s *Server) setCompares(f *setFlags, args []string, i int) bool {
 	if !s.has(setCompares) || i+1 >= len(args) || f.nx || f.xx {
 		return false
@@ -53,7 +53,7 @@ func (s *Server) setCompares(f *setFlags, args []string, i int) bool {
 	return true
 }
 
-// unequal reports whether the key, which was reaped if it had expired, fails the comparison. wrong is the answer to one of
+// unequal reports whether the key, reaped if it had expired, fails the comparison. wrong is the answer to one of
 // another type.
 func (s *Server) unequal(db *space, key string, c *comparison) (fails bool, wrong any) {
 	if c == nil {
@@ -69,7 +69,7 @@ func (s *Server) unequal(db *space, key string, c *comparison) (fails bool, wron
 	return c.equal, nil
 }
 
-// delifeq is Valkey's.
+// delifeq runs Valkey's DELIFEQ.
 func delifeq(s *Server, c *session, args []string) any {
 	db, key := s.spaces[c.db], args[1]
 	s.reap(db, key)
@@ -81,7 +81,7 @@ func delifeq(s *Server, c *session, args []string) any {
 	return del(s, c, args[:2])
 }
 
-// delex is Redis's. Without a condition it is DEL.
+// delex runs Redis's DELEX. Without a condition it is DEL.
 func delex(s *Server, c *session, args []string) any {
 	switch len(args) {
 	case 2:

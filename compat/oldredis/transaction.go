@@ -31,7 +31,7 @@ func multi(s *Server, c *session, _ []string) any {
 	return replyOK
 }
 
-// refuseNested is the answer to a command that may not stand inside MULTI.
+// refuseNested answers a command that may not stand inside MULTI.
 func (s *Server) refuseNested(c *session, name, text string) any {
 	if s.has(multiRefuses) {
 		c.aborted, text = true, fmt.Sprintf(s.quirks.texts.nested, name)

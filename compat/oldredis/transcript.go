@@ -35,7 +35,7 @@ func (t *Transcript) String() string {
 	return t.lines.String()
 }
 
-// Readable is a reply on one line, as a transcript has it.
+// Readable writes a reply on one line, for a transcript.
 func Readable(reply any) string {
 	switch r := reply.(type) {
 	case nil:

@@ -8,12 +8,11 @@ import (
 	"testing"
 )
 
-// Embedded reports that SETNXLOCK_TEST=embedded asks for the tests that need Go alone.
+// Embedded reports whether SETNXLOCK_TEST=embedded asks for the tests with Go alone.
 func Embedded() bool { return os.Getenv("SETNXLOCK_TEST") == "embedded" }
 
-// Need is the path of a program that the test can't do without; Debian has it in that package. A
-// machine that lacks it fails the test, so that it is noticed: `make test` installs it. Where
-// Embedded the test ends as skipped, and Skipped notes it.
+// Need returns the path of an indispensable program; debian names its package there. A machine that lacks it fails the
+// test, so that it is noticed: `make test` installs it. Where Embedded the test ends as skipped, and Skipped notes it.
 func Need(t testing.TB, program, debian string) string {
 	t.Helper()
 	if Embedded() {
@@ -27,17 +26,15 @@ func Need(t testing.TB, program, debian string) string {
 	return path
 }
 
-// Skipped notes that a test, or a part of it, did not run for want of what, for the list at the
-// end of `make test`.
+// Skipped notes a test, or a part of it, left out for want of what, for the list at the end of `make test`.
 func Skipped(t testing.TB, what string) {
 	t.Helper()
 	t.Logf("not run, for SETNXLOCK_TEST=embedded: what needs %s", what)
 	note(t, what)
 }
 
-// Long is the first line of a test that takes too long for `make test`: the test ends as skipped,
-// and is noted for the list at the end, unless SETNXLOCK_TEST=all. Such a test is called
-// TestLong…: by that name `make long` finds it.
+// Long begins a test too long for `make test`: the test ends as skipped, and is noted for the list at the end, unless
+// SETNXLOCK_TEST=all. Such a test is called TestLong…: by that name `make long` finds it.
 func Long(t testing.TB) {
 	t.Helper()
 	if os.Getenv("SETNXLOCK_TEST") != "all" {
@@ -45,7 +42,7 @@ func Long(t testing.TB) {
 	}
 }
 
-// Nightly ends a test that make test does not run but another target, "make today": it is noted for the list at the end.
+// Nightly ends a test of another target than make test, "make today": it is noted for the list at the end.
 func Nightly(t testing.TB, target string) {
 	t.Helper()
 	note(t, target)

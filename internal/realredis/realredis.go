@@ -15,7 +15,7 @@ import (
 	"github.com/setnxlock/setnxlock/internal/must"
 )
 
-// Start is Run for a test that needs only the address.
+// Start runs a server, as Run does, and returns its address.
 func Start(t testing.TB, args ...string) string {
 	t.Helper()
 	return Run(t, args...).Addr
@@ -39,7 +39,7 @@ func Run(t testing.TB, args ...string) *Server {
 	return run(t, plain(t.TempDir(), args...))
 }
 
-// plain are the arguments of a server without persistence, with others behind them.
+// plain returns the arguments of a server without persistence, with others behind them.
 func plain(dir string, others ...string) func(port string) []string {
 	return func(port string) []string {
 		return append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", dir}, others...)

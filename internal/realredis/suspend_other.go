@@ -2,7 +2,8 @@
 
 package realredis
 
-// Stop fails the test: only Unix can suspend a process.
+// Stop suspends the server (SIGSTOP): it answers nothing and keeps its connections, like a machine in swap or a network
+// without its packets.
 func (s *Server) Stop() {
 	s.t.Helper()
 	s.t.Fatal("this system can't suspend a redis-server")

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Stop suspends the server (SIGSTOP): it answers nothing and keeps its connections, like a machine
-// that swaps or a network that drops packets.
+// Stop suspends the server (SIGSTOP): it answers nothing and keeps its connections, like a machine in swap or a network
+// without its packets.
 func (s *Server) Stop() { s.signal(syscall.SIGSTOP) }
 
 // Continue resumes a stopped server.

@@ -5,9 +5,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// check returns ErrUnsafeServer if a sorted set with a TTL does not stand up to ZADD here, if EXEC
-// runs although a watched key was touched, or if a command that the options ask for is missing.
-// It runs them on a scratch key.
+// check returns ErrUnsafeServer if a sorted set with a TTL does not stand up to ZADD here, if EXEC runs although a
+// watched key was touched, or if a command for the options is missing. It runs them on a scratch key.
 func (o Options) check(c *protocol.Conn, key string) error {
 	const use = "getsetlock.Classic, which lets one reader in at a time"
 	scratch := protocol.Aux(key, "check:"+protocol.NewToken())

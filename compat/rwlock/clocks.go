@@ -12,10 +12,10 @@ import (
 // Who has a clock that is wrong: an end that no lease can have, or a word that none gives. It would stand first in its
 // set, and hide the others, for as long as the clock was ahead.
 
-// latest is the latest end that a reader's lease can have, by clocks that agree to within a minute and the margin.
+// latest returns the latest end for a reader's lease, by clocks that agree to within a minute and the margin.
 func (v view) latest() time.Time { return v.now.Add(setTTL + v.margin + time.Minute) }
 
-// wrong are the commands that remove whose clock is so far ahead that they count for nobody.
+// wrong returns the commands to remove entries from a clock too far ahead: they count for nobody.
 func (v view) wrong(key string) (cmds []protocol.Cmd) {
 	for _, set := range []struct {
 		key    string
@@ -29,8 +29,8 @@ func (v view) wrong(key string) (cmds []protocol.Cmd) {
 	return cmds
 }
 
-// slow reports whether our clock is two seconds or more behind the server's, which knows that a key has expired. What
-// is far ahead of such a clock is right, and stays: a writer that took live readers out would be in beside them.
+// slow reports whether our clock is two seconds or more behind the server's, by the expiry of a key there. What is far
+// ahead of such a clock is right, and stays: a writer that took live readers out would be in beside them.
 func (o Options) slow(c *protocol.Conn, v view, key string) (bool, error) {
 	if o.ServerClock {
 		return false, nil
@@ -58,7 +58,7 @@ func (v *view) clock(reply any) error {
 	return nil
 }
 
-// asks are cmds, and TIME if the server's clock is the one that counts.
+// asks returns cmds, and TIME if the server's clock counts.
 func (o Options) asks(cmds []protocol.Cmd) []protocol.Cmd {
 	if o.ServerClock {
 		return append(cmds, protocol.Cmd{"TIME"})
@@ -66,7 +66,8 @@ func (o Options) asks(cmds []protocol.Cmd) []protocol.Cmd {
 	return cmds
 }
 
-// answers are the replies to asks, of which v is told the time. An error of the server's for any of them is the error.
+// answers returns the replies to asks, and gives v the time among them. An error of the server's for any of them is the
+// error.
 func (o Options) answers(v *view, key string, replies []any) ([]any, error) {
 	var err error
 	if o.ServerClock {

@@ -25,10 +25,9 @@ var (
 	ErrDowngrade = fmt.Errorf("%w: the client that would read is the writer, and would wait for itself: use rwlock.Downgrade, or release the write lock first", protocol.ErrInvalid)
 )
 
-// Downgrade turns a writer into a reader, with no moment at which another writer could take the
-// lock: the reader reads what the writer wrote. lock comes from a Locker of [Write]; readers is a
-// Locker of [Read] on the same keys. The reader's lease ends ttl from now, and it has a new fence
-// if they draw them. Waiting readers go in beside it.
+// Downgrade turns a writer into a reader, with no moment for another writer to take the lock: the reader reads what the
+// writer wrote. lock comes from a Locker of [Write]; readers is a Locker of [Read] on the same keys. The reader's lease
+// ends ttl from now, and it has a new fence if they draw them. Waiting readers go in beside it.
 //
 // As soon as Downgrade begins, lock is over, whatever the result: its context ends with cause
 // [compat.ErrDetached], because work under it might still write. On an error nothing is held: what

@@ -61,8 +61,8 @@ func (r Read) extend(c *protocol.Conn, now time.Time, l, next protocol.Lease, tt
 	return []any{"extended", replies[len(replies)-1]}, nil
 }
 
-// ifUntouched runs what decide makes of the replies to cmds, and draws a fence with it, if nobody touches key in between.
-// decide is told the time that counts.
+// ifUntouched runs decide's commands for the replies to cmds, and draws a fence with them, if nobody touches key in
+// between. decide is told the time that counts.
 func (r Read) ifUntouched(c *protocol.Conn, now time.Time, key string, cmds []protocol.Cmd, draws bool,
 	decide func(replies []any, now time.Time) ([]protocol.Cmd, error)) ([]any, error) {
 	return c.CompareAndSet([]string{key}, r.asks(cmds), func(replies []any) ([]protocol.Cmd, error) {
@@ -82,8 +82,8 @@ func (r Read) ifUntouched(c *protocol.Conn, now time.Time, key string, cmds []pr
 // writes reports whether l is a writer's.
 func writes(l protocol.Lease) bool { return strings.HasPrefix(l.Value, writer) }
 
-// downgrade puts next among the readers in the transaction that removes the writer l. A key that expired meanwhile,
-// unnoticed before Redis 6.0.9, does no harm: nobody has written since, or EXEC would not have run.
+// downgrade puts next among the readers in one transaction with the removal of the writer l. A key that expired
+// meanwhile, unnoticed before Redis 6.0.9, does no harm: nobody has written since, or EXEC would not have run.
 func (r Read) downgrade(c *protocol.Conn, now time.Time, l, next protocol.Lease, ttl time.Duration, draws bool) ([]any, error) {
 	look := []protocol.Cmd{{"GET", l.Key}}
 	replies, err := r.ifUntouched(c, now, l.Key, look, draws, func(replies []any, now time.Time) ([]protocol.Cmd, error) {

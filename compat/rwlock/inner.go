@@ -10,9 +10,8 @@ import (
 // innerTTL is how long a client that died inside keeps the inner lock.
 const innerTTL = 5 * time.Second
 
-// lockInner takes Options.Inner, if there is one, and returns what releases it. Should its
-// lease run out in the middle of the section (any/paused-holder), the transaction notices that
-// it came too late by itself.
+// lockInner takes Options.Inner, if there is one, and returns its release. Should its lease run out in the middle of
+// the section (any/paused-holder), the transaction notices that it came too late by itself.
 func (o Options) lockInner(c *protocol.Conn, now time.Time, key string) (done func(), err error) {
 	if o.Inner == nil {
 		return func() {}, nil

@@ -7,8 +7,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// Inspect reads who holds the key and who waits: one round trip. The key also counts as held while
-// a reader must give way to a waiting writer.
+// Inspect reads all holders and waiters of the key: one round trip. The key also counts as held while a reader must
+// give way to a waiting writer.
 func (r Read) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error) {
 	v, err := r.look(c, now, key, queueOf(key), true)
 	if err != nil {
@@ -23,8 +23,8 @@ func (r Read) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.Sta
 	return s, nil
 }
 
-// Inspect reads who holds the key and who waits: one round trip. The key also counts as held while
-// readers have their turn.
+// Inspect reads all holders and waiters of the key: one round trip. The key also counts as held while readers have
+// their turn.
 func (w Write) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error) {
 	v, err := w.look(c, now, key, waitingOf(key), true)
 	if err != nil {
@@ -39,7 +39,7 @@ func (w Write) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.St
 	return s, nil
 }
 
-// state is what everybody sees of the key.
+// state returns the key's state, as everybody sees it.
 func (o Options) state(v view, key string) protocol.State {
 	s := protocol.State{Key: key, Status: protocol.StatusFree, TTL: protocol.NoTTL, Format: waiters(v)}
 	if len(s.Format) > 0 {
@@ -77,7 +77,7 @@ func (o Options) state(v view, key string) protocol.State {
 	return s
 }
 
-// waiters says how many writers wait, after what they wait for.
+// waiters counts the waiting writers, in words for the end of a sentence.
 func waiters(v view) string {
 	n := 0
 	for _, e := range v.waiting {

@@ -8,9 +8,9 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// look reads what a step depends on, under WATCH of the keys in watched: one round trip. all reads every reader and
-// every waiter, not only the first of each, and then nothing is removed. words is where a waiter of the step's kind
-// gives its word. Who has a wrong clock comes first in a set and hides the others: it is removed, and look looks again.
+// look reads the facts for a step, under WATCH of the keys in watched: one round trip. all reads every reader and every
+// waiter, not only the first of each, and then nothing is removed. words is where a waiter of the step's kind gives its
+// word. Who has a wrong clock comes first in a set and hides the others: it is removed, and look looks again.
 func (o Options) look(c *protocol.Conn, now time.Time, key, words string, all bool, watched ...any) (view, error) {
 	const tries = 8
 	for range tries {
@@ -62,9 +62,8 @@ func (o Options) lookOnce(c *protocol.Conn, now time.Time, key, words string, al
 	return v, nil
 }
 
-// ask sends cmds in one write, under WATCH of the keys in watched and with TIME, if the server's
-// clock is the one that counts. An error that the server gave for any of them is ask's error,
-// and then nothing is watched.
+// ask sends cmds in one write, under WATCH of the keys in watched and with TIME, if the server's clock counts. An error
+// that the server gave for any of them is ask's error, and then nothing is watched.
 func (o Options) ask(c *protocol.Conn, v *view, key string, watched []any, cmds ...protocol.Cmd) ([]any, error) {
 	if len(watched) > 0 {
 		cmds = append([]protocol.Cmd{append(protocol.Cmd{"WATCH"}, watched...)}, cmds...)

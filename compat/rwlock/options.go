@@ -77,8 +77,8 @@ func (o Options) token(role string) string {
 	return o.ours(role) + token()
 }
 
-// ours is what all tokens of this client begin with. The name is escaped: it
-// has no colon, so "a" is not taken for "a:b".
+// ours returns the beginning of all tokens of this client. The name is escaped: it has no colon, so "a" is not taken
+// for "a:b".
 func (o Options) ours(role string) string {
 	if o.Client == "" {
 		return role
@@ -86,13 +86,12 @@ func (o Options) ours(role string) string {
 	return role + url.QueryEscape(o.Client) + ":"
 }
 
-// mine reports whether token is of this client, in that role.
+// mine reports whether token is of this client, in this role.
 func (o Options) mine(role, token string) bool {
 	return o.Client != "" && strings.HasPrefix(token, o.ours(role))
 }
 
-// draws says that l ought to have a fence and has none: it was adopted, or its number was lost
-// with the reply.
+// draws reports whether l lacks the fence it ought to have: it was adopted, or its number was lost with the reply.
 func (o Options) draws(l protocol.Lease) bool { return o.Fence && l.Fence == 0 }
 
 func (o Options) unit() time.Duration {

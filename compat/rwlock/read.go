@@ -14,7 +14,7 @@ import (
 // millisecond to 24 hours, on every server.
 type Read struct{ Options }
 
-// Traits say that readers hold a key together, and that it checks the server.
+// Traits make readers hold a key together, and the Locker check the server.
 func (r Read) Traits() protocol.Traits {
 	t := protocol.Traits{Shared: true, Rotates: true, Check: r.check}
 	if r.Prefer != WritersFirst {
@@ -62,7 +62,7 @@ func (r Read) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Dura
 	return l, nil
 }
 
-// reads are the commands that note l among the readers, until now+ttl.
+// reads returns the commands to note l among the readers, until now+ttl.
 func (r Read) reads(l protocol.Lease, now time.Time, ttl time.Duration) []protocol.Cmd {
 	return []protocol.Cmd{
 		{"ZADD", readersOf(l.Key), at(now.Add(ttl)), l.Value},
@@ -70,7 +70,7 @@ func (r Read) reads(l protocol.Lease, now time.Time, ttl time.Duration) []protoc
 	}
 }
 
-// refusal is the reason why a reader may not come in, or nil.
+// refusal returns the reason why a reader may not come in, or nil.
 func (r Read) refusal(v view, key string) error {
 	if v.held && r.mine(writer, v.writer) {
 		return ErrDowngrade
@@ -84,7 +84,7 @@ func (r Read) refusal(v view, key string) error {
 	return nil
 }
 
-// waits says that a reader that was refused waits, unless readers have no turn.
+// waits notes a refused reader among the waiters, unless readers have no turn.
 func (r Read) waits(c *protocol.Conn, v view, key string) {
 	if r.Prefer != WritersFirst {
 		v.waits(c, queueOf(key))
@@ -106,7 +106,7 @@ func (r Read) Release(l protocol.Lease) protocol.Change {
 	}}
 }
 
-// valid returns ErrInvalid for a ttl that no reader can have.
+// valid returns ErrInvalid for a ttl of no reader.
 func (r Read) valid(ttl time.Duration) error {
 	if ttl > setTTL {
 		return fmt.Errorf("%w: a ttl of %v is longer than a reader's may be, %v", protocol.ErrInvalid, ttl, setTTL)

@@ -67,5 +67,5 @@ const (
 	writer = "w:"
 )
 
-// at is t as a score.
+// at returns t as a score.
 func at(t time.Time) int64 { return t.UnixMilli() }

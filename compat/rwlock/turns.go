@@ -29,22 +29,21 @@ const life = time.Second
 // wordsTTL is the TTL of the sets of words, in seconds: none counts for longer.
 const wordsTTL = 2
 
-// word is until when a waiter's counts that is given now.
+// word returns the end of a word given now by a waiter.
 func (v view) word() time.Time { return v.now.Add(life) }
 
-// counts reports whether a word still does. One from further ahead is of a clock that is wrong.
+// counts reports whether a word still counts. One from further ahead is of a clock that is wrong.
 func (v view) counts(until time.Time) bool {
 	return until.After(v.now) && !until.After(v.now.Add(2*life))
 }
 
-// fades reports whether the word of one that waits is to be given anew, so that it counts at the
-// next look too: half a second later.
+// fades reports whether a waiter must give its word anew, to count at the next look too: half a second later.
 func (v view) fades() bool { return v.waiter != "" && v.said.Sub(v.now) < life*3/4 }
 
-// announced is until when a writer waits, if one does.
+// announced returns the end of the first waiting writer's word, if one waits.
 func (v view) announced() (until time.Time, yes bool) { return v.firstWord(v.waiting) }
 
-// theirTurn is until when readers have a turn before the next writer, if they have.
+// theirTurn returns the end of the readers' turn before the next writer, if they have one.
 func (v view) theirTurn(p Preference) (until time.Time, yes bool) {
 	if p == WritersFirst {
 		return time.Time{}, false
@@ -59,7 +58,7 @@ func (v view) firstWord(all []entry) (until time.Time, yes bool) {
 	return v.ours(all[0].until), true
 }
 
-// shutOut is until when a reader has to give way to a writer that waits, if it has.
+// shutOut returns how long a reader must give way to a waiting writer, if it must.
 func (v view) shutOut(p Preference) (until time.Time, yes bool) {
 	if p == ReadersFirst || p == Fair && v.counts(v.turn) {
 		return time.Time{}, false
@@ -67,7 +66,7 @@ func (v view) shutOut(p Preference) (until time.Time, yes bool) {
 	return v.announced()
 }
 
-// waits gives the word of one that was refused and waits. Who asks once has none to give.
+// waits gives the word of a refused waiter. Who asks once has none to give.
 func (v view) waits(c *protocol.Conn, set string) {
 	if v.waiter == "" {
 		return
@@ -76,7 +75,7 @@ func (v view) waits(c *protocol.Conn, set string) {
 		protocol.Cmd{"ZADD", set, at(v.word()), v.waiter}, protocol.Cmd{"EXPIRE", set, wordsTTL})
 }
 
-// comesIn are the commands by which one that waited takes its word back.
+// comesIn returns the commands by which a waiter takes its word back.
 func (v view) comesIn(sets ...string) []protocol.Cmd {
 	if v.said.IsZero() && v.turn.IsZero() {
 		return nil
@@ -92,7 +91,7 @@ func leave(waiter string, sets ...string) []protocol.Cmd {
 	return cmds
 }
 
-// passesTurn are the commands by which a writer that goes gives the readers that wait theirs.
+// passesTurn returns the commands of a leaving writer: they give the waiting readers their turn.
 func (o Options) passesTurn(key string) []protocol.Cmd {
 	if o.Prefer == WritersFirst {
 		return nil

@@ -39,7 +39,7 @@ func (v view) live(e entry) bool {
 	return e.until.Add(v.margin).After(v.now) && (v.slow || !e.until.After(v.latest()))
 }
 
-// reading is the reader that keeps a writer out longest, if there is one.
+// reading returns the reader with the latest end, if there is one: it keeps a writer out longest.
 func (v view) reading() (entry, bool) {
 	if len(v.readers) == 0 || !v.live(v.readers[0]) {
 		return entry{}, false
@@ -47,10 +47,10 @@ func (v view) reading() (entry, bool) {
 	return v.readers[0], true
 }
 
-// ours is a time of the clock that scores are counted by, by our own.
+// ours translates a time of the scores' clock to our own.
 func (v view) ours(t time.Time) time.Time { return t.Add(-v.ahead) }
 
-// writes is the refusal by the writer that holds the key.
+// writes returns the refusal by the writer that holds the key.
 func (v view) writes(key string) *protocol.HeldError {
 	held := &protocol.HeldError{Key: key, Value: v.writer, Persistent: v.ttl == protocol.NoTTL}
 	if !held.Persistent {

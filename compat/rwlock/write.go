@@ -12,7 +12,7 @@ import (
 // milliseconds with Options.Millis.
 type Write struct{ Options }
 
-// Traits say that it checks the server, and how a writer that waited goes.
+// Traits make the Locker check the server, and take back the word of a writer that gives up.
 func (w Write) Traits() protocol.Traits {
 	return protocol.Traits{Check: w.check, Leave: func(key, waiter string) []protocol.Cmd { return leave(waiter, waitingOf(key)) }}
 }
@@ -57,7 +57,7 @@ func (w Write) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Dur
 	return l, nil
 }
 
-// refusal is the reason why a writer may not come in, or nil.
+// refusal returns the reason why a writer may not come in, or nil.
 func (w Write) refusal(v view, key string) error {
 	for _, e := range v.readers {
 		if v.live(e) && w.mine(reader, e.name) {
@@ -76,7 +76,7 @@ func (w Write) refusal(v view, key string) error {
 	return nil
 }
 
-// refused says that a writer that was refused waits, unless readers go first.
+// refused notes a refused writer among the waiters, unless readers go first.
 func (w Write) refused(c *protocol.Conn, v view, key string, err error) error {
 	if w.Prefer != ReadersFirst && err != ErrUpgrade {
 		v.waits(c, waitingOf(key))

@@ -64,7 +64,7 @@ func tag(n int) string {
 }
 
 // TestConformance runs the suite over every lock on a real cluster, with keys
-// on each of its masters; and beside it, a slot moves.
+// on each of its masters.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	nodes := realredis.RunCluster(t)
@@ -120,7 +120,6 @@ func TestConformance(t *testing.T) {
 			conformance.Run(t, l)
 		})
 	}
-	moving(t, nodes)
 }
 
 // keys is all that any of the locks of a key can leave.

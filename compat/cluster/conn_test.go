@@ -660,16 +660,6 @@ func TestKill(t *testing.T) {
 	}
 }
 
-func TestClosed(t *testing.T) {
-	f := newFake(t, false)
-	s := f.source()
-	f.conn(s, "k")
-	s.Close()
-	if _, err := s.Get(context.Background(), "k"); !errors.Is(err, cluster.ErrClosed) {
-		t.Errorf("%v, want ErrClosed", err)
-	}
-}
-
 // No server that tells the map: each is named with its reason.
 func TestNobodyTells(t *testing.T) {
 	f := newFake(t, false)

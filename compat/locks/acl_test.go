@@ -21,7 +21,6 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/internal/must"
-	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
 // made is what tests take as the lock of a row; nil: it is made of other rows.
@@ -39,17 +38,7 @@ func made(l locks.Lock, fence bool) protocol.Algorithm {
 // is to do, through plain keys and a Prefix: nothing is refused, also not what the library would get
 // over, and no command of the line is never sent.
 func TestACL(t *testing.T) {
-	addr := realredis.Start(t)
-	admin := must.Get(redis.Dial("tcp", addr))(t)
-	defer admin.Close()
-	do := func(words ...any) any {
-		t.Helper()
-		reply, err := admin.Do(words[0].(string), words[1:]...)
-		if err != nil {
-			t.Fatalf("%v: %v", words, err)
-		}
-		return reply
-	}
+	r := restrict(t)
 	for _, l := range locks.All() {
 		switch {
 		case made(l, false) == nil:
@@ -60,51 +49,31 @@ func TestACL(t *testing.T) {
 		case l.OneOf != nil: // see TestACLToday
 			continue
 		}
-		words := []any{"SETUSER", "locker", "reset", "on", ">secret"}
-		for _, rule := range strings.Fields(l.ACL("app:")) {
-			words = append(words, rule)
-		}
-		do(append([]any{"ACL"}, words...)...)
-		pool := &redis.Pool{MaxIdle: 4, Dial: func() (redis.Conn, error) {
-			return redis.Dial("tcp", addr, redis.DialUsername("locker"), redis.DialPassword("secret"))
-		}}
-		source := compat.Pooled(pool)
-		source.Listen = -1 // no release wakes anybody
-		if _, err := probe.Ask(t.Context(), source, probe.Options{Timeout: time.Minute, Prefix: "app:"}); err != nil {
-			t.Errorf("%s: Probe: %v", l.Name, err)
-		}
-		do("ACL", "LOG", "RESET")
-		do("CONFIG", "RESETSTAT")
-		for _, fence := range []bool{false, true} {
-			a := made(l, fence)
-			if err := probe.Check(t.Context(), source, a, "app:k", probe.Options{Timeout: time.Minute}); err != nil {
-				t.Errorf("%s: its check: %v", l.Name, err)
-				continue
+		clear(r.used)
+		r.as(l, nil, func(source compat.Source) {
+			if _, err := probe.Ask(t.Context(), source, probe.Options{Timeout: time.Minute, Prefix: "app:"}); err != nil {
+				t.Errorf("%s: Probe: %v", l.Name, err)
 			}
-			for _, prefix := range []string{"", "app:"} {
-				o := compat.Options{Timeout: time.Minute, Prefix: prefix}
-				everything(t, l, source, a, o, strings.TrimPrefix("app:k", prefix), do)
+			r.begin() // it asks for what others need
+			for _, fence := range []bool{false, true} {
+				a := made(l, fence)
+				if err := probe.Check(t.Context(), source, a, "app:k", probe.Options{Timeout: time.Minute}); err != nil {
+					t.Errorf("%s: its check: %v", l.Name, err)
+					continue
+				}
+				for _, prefix := range []string{"", "app:"} {
+					o := compat.Options{Timeout: time.Minute, Prefix: prefix}
+					everything(t, l, source, a, o, strings.TrimPrefix("app:k", prefix), r.do)
+				}
 			}
-		}
-		do("ACL", "SETUSER", "locker", "+info") // what is pinned asks for the version
-		everything(t, l, source, made(l, false), compat.Options{Timeout: time.Minute}, "app:k", do)
-		for _, entry := range do("ACL", "LOG").([]any) {
-			fields, _ := redis.Values(entry, nil)
-			t.Errorf("%s: the line lacks something: %q", l.Name, fields[:10])
-		}
-		used := map[string]bool{}
-		stats, _ := redis.String(do("INFO", "commandstats"), nil)
-		for line := range strings.Lines(stats) {
-			name, _, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":")
-			used[name] = true
-		}
+			r.do("ACL", "SETUSER", "locker", "+info") // what is pinned asks for the version
+			everything(t, l, source, made(l, false), compat.Options{Timeout: time.Minute}, "app:k", r.do)
+		})
 		for _, c := range l.Commands() {
-			if !used[c] && !strings.HasPrefix(l.Name, "rw:") && c != "discard" && c != "eval" { // after an error; after a SCRIPT FLUSH
-				t.Errorf("%s: the line grants %s, which is never sent; sent are %q", l.Name, c, slices.Sorted(maps.Keys(used)))
+			if !r.used["+"+c] && !strings.HasPrefix(l.Name, "rw:") && c != "discard" && c != "eval" { // after an error; after a SCRIPT FLUSH
+				t.Errorf("%s: the line grants %s, which is never sent; sent are %q", l.Name, c, slices.Sorted(maps.Keys(r.used)))
 			}
 		}
-		pool.Close()
-		do("FLUSHALL")
 	}
 }
 

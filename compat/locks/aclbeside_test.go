@@ -58,6 +58,13 @@ func (r *restricted) do(words ...any) any {
 	return reply
 }
 
+// begin forgets the refusals and the commands so far.
+func (r *restricted) begin() {
+	r.Helper()
+	r.do("ACL", "LOG", "RESET")
+	r.do("CONFIG", "RESETSTAT")
+}
+
 // as runs f as a user with l's line and more, and demands that nothing is refused.
 func (r *restricted) as(l locks.Lock, more []string, f func(compat.Source)) {
 	r.Helper()
@@ -70,8 +77,7 @@ func (r *restricted) as(l locks.Lock, more []string, f func(compat.Source)) {
 		return redis.Dial("tcp", r.addr, redis.DialUsername("locker"), redis.DialPassword("secret"))
 	}}
 	defer pool.Close()
-	r.do("ACL", "LOG", "RESET")
-	r.do("CONFIG", "RESETSTAT")
+	r.begin()
 	source := compat.Pooled(pool)
 	if !slices.Contains(more, "+rpoplpush") {
 		source.Listen = -1 // no release wakes anybody

@@ -147,28 +147,6 @@ func TestConnAfterClose(t *testing.T) {
 	}
 }
 
-// TestPoolKeepsMulti: a pool hands out a connection that is still in MULTI because EXEC was
-// refused.
-func TestPoolKeepsMulti(t *testing.T) {
-	s := Run(t, "2.4")
-	p := s.Pool()
-	defer p.Close()
-	c := p.Get()
-	c.Send("MULTI")
-	c.Send("DEL", "lock")
-	s.SetMaxMemoryReached(true)
-	if _, err := c.Do("EXEC"); err == nil || !strings.Contains(err.Error(), "maxmemory") {
-		t.Fatalf("EXEC: %v", err)
-	}
-	c.Close()
-	s.SetMaxMemoryReached(false)
-	c = p.Get()
-	defer c.Close()
-	if got := do(t, c, "GET lock"); got != "QUEUED" {
-		t.Errorf("the next user of the connection reads %s", got)
-	}
-}
-
 func TestListenCloses(t *testing.T) {
 	s := MustNew("2.4", Options{})
 	addr := must.Get(s.Listen("127.0.0.1:0"))(t)

@@ -55,24 +55,6 @@ func TestHandlersExist(t *testing.T) {
 	}
 }
 
-// TestUnreapedSetnx checks the difference between 2.2.0 to 2.2.9 and 2.2.10.
-func TestUnreapedSetnx(t *testing.T) {
-	for version, want := range map[string]string{"2.2.5": "(int) 0", "2.2": "(int) 1"} {
-		s := Run(t, version)
-		c := s.Dial()
-		do(t, c, "SETEX lock 1 dead")
-		s.AdvanceLazy(3 * time.Second)
-		if got := do(t, c, "SETNX lock new"); got != want {
-			t.Errorf("%s: SETNX on an unreaped key -> %s, want %s", version, got, want)
-		}
-		do(t, c, "EXISTS lock")
-		do(t, c, "DEL lock")
-		if got := do(t, c, "SETNX lock new"); got != "(int) 1" {
-			t.Errorf("%s: SETNX after a read -> %s", version, got)
-		}
-	}
-}
-
 func TestLostRequest(t *testing.T) {
 	s := Run(t, "2.4")
 	s.SetFault(func(_, n int, cmd []string) Fault {
@@ -438,25 +420,4 @@ func TestPublish(t *testing.T) {
 	sub.Unsubscribe("released")
 	sub.Receive()
 	talk(t, s, `PUBLISH released k -> (int) 0`)
-}
-
-// TestManyGoroutines gives the race detector something to check.
-func TestManyGoroutines(t *testing.T) {
-	s := Run(t, "2.4")
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			c := s.Dial()
-			for range 200 {
-				c.Send("MULTI")
-				c.Send("INCR", "n")
-				c.Do("EXEC")
-				s.Advance(time.Millisecond)
-				s.Snapshot()
-			}
-			c.Close()
-		})
-	}
-	all.Wait()
-	talk(t, s, `GET n -> "1600"`)
 }

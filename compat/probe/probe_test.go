@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -433,30 +432,6 @@ func passworded(t *testing.T) string {
 	defer c.Close()
 	must.Get(c.Do("CONFIG", "SET", "requirepass", "secret"))(t)
 	return addr
-}
-
-// The servers in SETNXLOCK_TEST_REDIS, of whatever version, can all be probed
-// and their clocks read, and are as empty as before.
-func TestNamedServers(t *testing.T) {
-	for _, addr := range strings.FieldsFunc(os.Getenv("SETNXLOCK_TEST_REDIS"), func(r rune) bool { return r == ',' }) {
-		net := new(faulty.Network)
-		source := net.Pool(poolOf(t, addr))
-		r, err := probe.Ask(t.Context(), compat.Pooled(source), probe.Options{})
-		if err != nil {
-			t.Fatal(addr, err)
-		}
-		t.Logf("%s %s %s %s: %s (%d writes)", addr, r.Kind, r.Version, r.Role, abilities(r), net.Writes())
-		for _, w := range r.Warnings {
-			t.Log("  ", w.ID, w.Text)
-		}
-		net.Expect(nil)
-		start := time.Now()
-		offset, off, err := probe.Offset(t.Context(), compat.Pooled(source), nil, probe.Options{})
-		if err != nil {
-			t.Fatal(addr, err)
-		}
-		t.Logf("   clock %v ± %v (%d writes, %v)", offset, off, net.Writes(), time.Since(start).Round(time.Millisecond))
-	}
 }
 
 func poolOf(t *testing.T, addr string) *redis.Pool {

@@ -56,15 +56,3 @@ func TestTryOnARefusal(t *testing.T) {
 		t.Errorf("nothing works: %v", err)
 	}
 }
-
-// A server that has what the check asks for passes, and one that has not fails.
-func TestTry(t *testing.T) {
-	for version, want := range map[string]error{
-		"2.0": compat.ErrUnsafeServer, "2.2": compat.ErrUnsafeServer, "2.4": nil, "7.0": nil, "twemproxy": compat.ErrUnanswered,
-	} {
-		err := probe.Check(t.Context(), compat.Pooled(oldredis.Run(t, version)), txlock.Renamed{}, "k", probe.Options{})
-		if !errors.Is(err, want) || errors.Is(err, compat.ErrUnsafeServer) && want != compat.ErrUnsafeServer {
-			t.Errorf("%s: %v, want %v", version, err, want)
-		}
-	}
-}

@@ -1,7 +1,6 @@
 package semaphore_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -558,50 +557,4 @@ func TestCheck(t *testing.T) {
 	if err := odd.Traits().Check(c, "k"); !errors.Is(err, protocol.ErrInvalid) {
 		t.Errorf("%v, want ErrInvalid", err)
 	}
-	for _, version := range []string{"1.2", "2.0", "twemproxy"} {
-		if err := of(1, "a").Traits().Check(protocol.NewConn(oldredis.Run(t, version).Dial()), "k"); err == nil {
-			t.Errorf("it is safe on %s", version)
-		}
-	}
-}
-
-// The reply to the transaction that takes a slot is lost, and the limit was another by then: the lease is not ours, and its
-// slot is free again at once. Without another limit it is ours.
-func TestLostReplyByAnotherLimit(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *oldredis.Server) {
-		for _, changed := range []bool{true, false} {
-			s.FlushAll()
-			k := of(2, "me")
-			if err := release(s, k, acquire(t, s, k)); err != nil {
-				t.Fatal(err)
-			}
-			net := new(faulty.Network)
-			client := compat.New(net.Pool(s), k, compat.Options{NoRenew: true})
-			taking, lost := false, false
-			net.Expect(func(m faulty.Message) faulty.Fate {
-				switch {
-				case m.Name == "SETEX" && strings.HasSuffix(m.Args[0].(string), ":{k}") && !taking:
-					if taking = len(m.Args[0].(string)) == len("k:1:{k}"); taking && changed {
-						return faulty.First(func() { do(t, s, "SETEX", "k:limit:{k}", 86400, "1") })
-					}
-				case m.Name == "EXEC" && taking && !lost:
-					lost = true
-					return faulty.Fate{Loss: faulty.LostReply}
-				}
-				return faulty.Fate{}
-			})
-			lock, err := client.TryLock(t.Context(), "k", ttl)
-			net.Expect(nil)
-			st := must.Get(client.Inspect(t.Context(), "k"))(t)
-			switch {
-			case !lost:
-				t.Error("no reply was lost")
-			case changed && (err == nil || len(st.Holders) > 0):
-				t.Errorf("by another limit: %v, and held by %v", err, st.Holders)
-			case !changed && (err != nil || !st.Holds(lock.Token())):
-				t.Errorf("by the same limit: %v, and held by %v", err, st.Holders)
-			}
-			client.Close(context.Background()) //nolint:errcheck // what it held ends with the server
-		}
-	})
 }

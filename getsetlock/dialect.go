@@ -100,29 +100,9 @@ func (d Dialect) stamp() dialect.Stamp {
 func (d Dialect) own() bool { return d.Nonce && (d.Float || d.Owner != "") }
 
 // Format writes until, with Plus added and rounded up, as Parse reads it: with as many digits as a
-// time from 2001 to 2286 has. nonce returns twelve random digits; nil: what they would be used for
-// is left out, or all zeros.
-func (d Dialect) Format(until time.Time, from func() string) string {
-	return d.format(until, nonce{from, false})
-}
-
-// A nonce is twelve digits: where they come from; nil: they are random, or left out.
-type nonce struct {
-	from   func() string
-	random bool
-}
-
-func (n nonce) append(b []byte) []byte {
-	switch {
-	case n.from != nil:
-		return append(b, n.from()...)
-	case n.random:
-		return randomDigits(b)
-	}
-	return b
-}
-
-func (d Dialect) format(until time.Time, n nonce) string {
+// time from 2001 to 2286 has. nonce returns twelve random digits; nil: their place
+// is left out, or holds zeros.
+func (d Dialect) Format(until time.Time, nonce func() string) string {
 	d = d.orFloat()
 	until = until.Add(d.Plus)
 	if d.Float && d.Owner == "" && (d.Nonce || d.Decimals == 0) {
@@ -131,15 +111,15 @@ func (d Dialect) format(until time.Time, n nonce) string {
 			ms++ // a lease is never shorter on the key than in its holder's belief
 		}
 		b := fixed(make([]byte, 0, 32), ms)
-		if d.Nonce {
-			b = n.append(b)
+		if d.Nonce && nonce != nil {
+			b = append(b, nonce()...)
 		}
 		return string(b)
 	}
 	owner := ""
 	switch {
-	case d.Owner != "" && d.Nonce && (n.from != nil || n.random):
-		owner = d.Owner.Make(string(n.append(nil)))
+	case d.Owner != "" && d.Nonce && nonce != nil:
+		owner = d.Owner.Make(nonce())
 	case d.Owner != "":
 		owner = d.Owner.Make("000000000000")
 	}
@@ -187,12 +167,11 @@ func (d Dialect) Dead(value string, now time.Time) bool {
 }
 
 // randomDigits returns twelve of them.
-func randomDigits(b []byte) []byte {
-	from := len(b)
-	b = append(b, "000000000000"...)
-	rand.Read(b[from:]) //nolint:errcheck // never fails since Go 1.24
-	for i := from; i < len(b); i++ {
+func randomDigits() string {
+	b := make([]byte, 12)
+	rand.Read(b) //nolint:errcheck // never fails since Go 1.24
+	for i := range b {
 		b[i] = '0' + b[i]%10
 	}
-	return b
+	return string(b)
 }

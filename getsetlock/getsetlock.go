@@ -60,9 +60,13 @@ func (o Options) Lease(key string, now time.Time, ttl time.Duration) (protocol.L
 		return protocol.Lease{Key: key}, fmt.Errorf("%w: a ttl of %v is shorter than the %v that %s count in",
 			protocol.ErrInvalid, ttl, d.unit(), d.Name)
 	}
+	nonce := o.Nonce
+	if nonce == nil {
+		nonce = randomDigits
+	}
 	return protocol.Lease{
 		Key:       key,
-		Value:     d.format(now.Add(ttl), nonce{o.Nonce, true}),
+		Value:     d.Format(now.Add(ttl), nonce),
 		Until:     protocol.Until(now, ttl),
 		How:       protocol.Free,
 		Ambiguous: !d.own(),

@@ -79,7 +79,7 @@ func (p *prober) config() bool {
 // kind names the server and its own version, with our reason to think so.
 func kind(p *prober) (name, own, why string) {
 	r := p.r
-	name, own, why = Product(p.info)
+	name, own, why = product(p.info)
 	switch {
 	case name != "" && name != "redis":
 		return name, own, why
@@ -95,9 +95,9 @@ func kind(p *prober) (name, own, why string) {
 	return "", "", "nothing says so"
 }
 
-// Product names the server behind an INFO ("redis", "valkey", …; "" if it names none), its own version if it is not
+// product names the server behind an INFO ("redis", "valkey", …; "" if it names none), its own version if it is not
 // Redis ("" if it does not say), and how both are known. Such a server's redis_version names the Redis that it is like.
-func Product(info map[string]string) (name, own, why string) {
+func product(info map[string]string) (name, own, why string) {
 	for _, field := range []string{"valkey_version", "dragonfly_version", "garnet_version", "pika_version", "kvrocks_version"} {
 		if v := info[field]; v != "" {
 			return strings.TrimSuffix(field, "_version"), v, "INFO says " + field + ":" + v

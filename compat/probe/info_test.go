@@ -13,7 +13,7 @@ func TestProduct(t *testing.T) {
 		{"server_name:ssdb\r\n", "ssdb", ""},
 		{"run_id:1\r\n", "", ""},
 	} {
-		if name, own, why := Product(parseInfo(c.info)); name != c.name || own != c.own || (why == "") != (name == "") {
+		if name, own, why := product(parseInfo(c.info)); name != c.name || own != c.own || (why == "") != (name == "") {
 			t.Errorf("%q: %q, version %q, because %q; want %q, %q", c.info, name, own, why, c.name, c.own)
 		}
 	}

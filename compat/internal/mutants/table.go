@@ -382,7 +382,7 @@ var table = []mutant{
 	row("a ttl longer than the fleet's patience", "getsetlock.Patient.Acquire",
 		never("err == nil && ttl > p.Lease"), getset, waiting, watching),
 	row("the margin is not kept", "getsetlock.Dialect.past", drop("until = until.Add(d.Margin)")),
-	row("a stamp is cut, and shorter than the belief", "getsetlock.Dialect.format", drop("ms++")),
+	row("a stamp is cut, and shorter than the belief", "getsetlock.Dialect.Format", drop("ms++")),
 	row("two keys: another's pair is changed", "getsetlock.TwoKeys.change",
 		swap("!held.is(l.Value)", "held.free()"), tested("getsetlock", "TwoKeys")),
 	row("two keys: the takeover runs without WATCH", "getsetlock.TwoKeys.Acquire",

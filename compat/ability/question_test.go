@@ -54,7 +54,7 @@ func TestFits(t *testing.T) {
 
 // Each question fits its own replies: as many words as replies, wherever a key is made, and the last command
 // removes a scratch key.
-func TestTable(t *testing.T) {
+func TestQuestionsFitTheirReplies(t *testing.T) {
 	for _, row := range table {
 		for _, made := range []string{"SETEX $1 60 $2", "SET $1 $2; EXPIRE $1 60"} {
 			q := New(nil, "key", "other", true)

@@ -397,7 +397,7 @@ func TestWithoutKey(t *testing.T) {
 
 // A master that died is replaced in the map as soon as another server says so;
 // the epoch tells. A slot that was only moved does not begin one.
-func TestReplaced(t *testing.T) {
+func TestReplacedMasterBeginsAnEpoch(t *testing.T) {
 	f := newFake(t, false)
 	s := f.source()
 	ctx := context.Background()
@@ -425,7 +425,7 @@ func TestReplaced(t *testing.T) {
 
 // The map is not asked of a server that nobody could connect to, while there is
 // another.
-func TestSuspects(t *testing.T) {
+func TestSilentServerIsNotAskedForTheMap(t *testing.T) {
 	f := newFake(t, false)
 	s := f.source()
 	f.conn(s, "k")
@@ -443,7 +443,7 @@ func TestSuspects(t *testing.T) {
 
 // A server that has not heard yet that the suspect was replaced is not believed
 // before others were asked.
-func TestLaggard(t *testing.T) {
+func TestLaggingServerIsNotBelieved(t *testing.T) {
 	for range 10 { // in whatever order they are asked
 		f := newFake(t, false)
 		const laggard = "c:1"
@@ -507,7 +507,7 @@ func TestMovedAndNobodyTells(t *testing.T) {
 }
 
 // A hundred clients that find the same map wrong ask for it once.
-func TestNoHerd(t *testing.T) {
+func TestOneAsksForTheMap(t *testing.T) {
 	f := newFake(t, false)
 	s := f.source()
 	var conns []redis.Conn
@@ -545,7 +545,7 @@ func TestNodesInstead(t *testing.T) {
 
 // CLUSTERDOWN is an error of the step, which did not run: the Locker waits, and
 // the map is learnt anew.
-func TestDown(t *testing.T) {
+func TestLockWaitsWhileClusterIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, false)
 		s := f.source()
@@ -568,7 +568,7 @@ func TestDown(t *testing.T) {
 }
 
 // A cluster that stays down ends the wait after a ttl.
-func TestStaysDown(t *testing.T) {
+func TestWaitEndsWhileClusterIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, false)
 		f.down = true
@@ -581,7 +581,7 @@ func TestStaysDown(t *testing.T) {
 
 // A lock whose keys are apart is waited for, and is not said to be unsafe: the
 // server's refusal while it moves the slot says nothing about it.
-func TestTryAgain(t *testing.T) {
+func TestKeysApartAreWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, false)
 		f.begin()
@@ -649,7 +649,7 @@ func TestTakenOverMeanwhile(t *testing.T) {
 
 // A context that has ended kills the connection, on all servers: that is how
 // the Locker keeps one that it left in MULTI from the next user.
-func TestKill(t *testing.T) {
+func TestEndedContextKillsTheConnection(t *testing.T) {
 	f := newFake(t, false)
 	c := f.conn(f.source(), "k")
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -661,7 +661,7 @@ func TestKill(t *testing.T) {
 }
 
 // No server that tells the map: each is named with its reason.
-func TestNobodyTells(t *testing.T) {
+func TestEveryReasonIsNamed(t *testing.T) {
 	f := newFake(t, false)
 	f.silent[a], f.silent[b] = true, true
 	_, err := f.source().Get(context.Background(), "k")

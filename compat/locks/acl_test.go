@@ -180,7 +180,7 @@ func everything(t *testing.T, l locks.Lock, source compat.Source, a protocol.Alg
 }
 
 // What a lock writes beside its key begins with the key and lies in its slot.
-func TestKeys(t *testing.T) {
+func TestAuxiliaryKeysShareTheSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, l := range locks.All() {
 			for _, fence := range []bool{false, true} {

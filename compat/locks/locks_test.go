@@ -23,7 +23,7 @@ import (
 )
 
 // Each row is complete, and what it says of itself agrees.
-func TestRows(t *testing.T) {
+func TestRowsAreComplete(t *testing.T) {
 	races := map[string]bool{}
 	for _, s := range catalogue.All() {
 		races[s.Name] = true
@@ -72,7 +72,7 @@ func newer(a, b string) bool {
 
 // A lock's own check and what the table says that it needs are one knowledge:
 // on every server they agree, and there the lock works, with and without a fence.
-func TestNeeds(t *testing.T) {
+func TestCheckAgreesWithNeeds(t *testing.T) {
 	for _, version := range slices.Concat(oldredis.Versions(), oldredis.Profiles(), oldredis.Today()) {
 		s := oldredis.Run(t, version)
 		r := must.Get(probe.Ask(t.Context(), compat.Pooled(s), probe.Options{}))(t)
@@ -184,7 +184,7 @@ func TestInCommandWords(t *testing.T) {
 
 // A lock of tokens says who its owner is, at each acquisition and with each new token; a lock of
 // times does not, and is what it was.
-func TestOwner(t *testing.T) {
+func TestTokensNameTheirOwner(t *testing.T) {
 	for _, version := range []string{"2.6.12", "7.0"} {
 		for _, l := range locks.All() {
 			if l.New == nil || l.Instead != "" {

@@ -180,7 +180,7 @@ func TestLateVoteForNothing(t *testing.T) {
 
 // A server that was in time before is waited for as long as Grace lets it; one that was late, only
 // as long as the others took.
-func TestGrace(t *testing.T) {
+func TestLateServerGetsLessGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
 		q, wires := w.quorum(redlock.Options{Grace: time.Second, Timeout: time.Minute})

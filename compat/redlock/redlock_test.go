@@ -463,7 +463,7 @@ func TestSlowerThanTheLease(t *testing.T) {
 
 // A Dial that heeds no context holds nobody up, and what comes of it too late is
 // released; a server in which too many are stuck is not asked.
-func TestStuck(t *testing.T) {
+func TestStuckServerIsNotAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
 		q, wires := w.quorum(redlock.Options{})

@@ -408,7 +408,7 @@ func TestLimitExpiresUnnoticed(t *testing.T) {
 }
 
 // Others are faster at the slots that were free: each is tried once, and then the attempt is refused.
-func TestOthersAreFaster(t *testing.T) {
+func TestOthersTakeTheFreeSlots(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
 		taken := 0
 		c := faulty.Over(s.Dial(), func(m faulty.Message) faulty.Fate {

@@ -139,7 +139,7 @@ func master(t *testing.T, s *sentinel.Source, m *clock.Mock) (addr string, err e
 
 // Addresses that Sentinels had for a while, and that none of them tells of any more, are
 // forgotten.
-func TestForgets(t *testing.T) {
+func TestUnknownAddressesAreForgotten(t *testing.T) {
 	for given := 1; given <= 3; given += 2 {
 		n, _ := newNetwork(t, "2.6")
 		var names []string

@@ -110,7 +110,7 @@ func TestVotes(t *testing.T) {
 }
 
 // Get goes on asking until there is a master.
-func TestPatience(t *testing.T) {
+func TestGetWaitsForAMaster(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		before func(*fakeSentinel, *fakeServer)
@@ -209,7 +209,7 @@ func TestServerRefuses(t *testing.T) {
 }
 
 // One Sentinel is enough to learn of the others, which take its place.
-func TestLearns(t *testing.T) {
+func TestOthersAreLearnt(t *testing.T) {
 	n, _ := newNetwork(t, "2.6", "2.6")
 	all, addrs := sentinels(t, addr(0), addr(0), addr(0))
 	all[0].knows = addrs[1:]

@@ -118,8 +118,8 @@ func (v view) read(s *protocol.State, slots []any) error {
 	return nil
 }
 
-// sooner reports whether a is the end to show, and not b: the first, or the last if all slots must be free. A slot without an
-// end is free last.
+// sooner reports whether a is the end to show, and not b: the first, or the last if all slots must be free. A slot
+// without an end is free last.
 func (v view) sooner(a, b time.Time) bool {
 	if a.IsZero() || b.IsZero() {
 		return b.IsZero() && !a.IsZero() != v.differs

@@ -92,8 +92,8 @@ func (o Options) token() string {
 	return protocol.NewToken()
 }
 
-// draws reports whether l lacks the fence it ought to have: it is being acquired, was adopted, or its number was lost with
-// the reply.
+// draws reports whether l lacks the fence it ought to have: it is being acquired, was adopted, or its number was lost
+// with the reply.
 func (o Options) draws(l protocol.Lease) bool { return o.Fence && l.Fence == 0 }
 
 // Inspect reads the token and the TTL: one round trip.

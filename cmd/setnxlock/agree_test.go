@@ -59,12 +59,7 @@ func TestCommandsAgree(t *testing.T) {
 	nothing := func(func(string, ...any), string, string) {}
 	for _, version := range []string{"1.2", "2.0", "2.4", "7.0", "real"} {
 		// What a lock of times takes over, and one of tokens does not.
-		address := ""
-		if version == "real" {
-			address = startReal(t)
-		} else {
-			address = startOld(t, version)
-		}
+		address := startServer(t, version)
 		auto, times := 75, version == "1.2" || version == "2.0"
 		if times {
 			auto = 0
@@ -122,102 +117,12 @@ func TestCommandsAgree(t *testing.T) {
 	}
 }
 
-func (c claim) check(t *testing.T, address, key string) {
-	do := func(args ...string) (string, int) { return command(t, address, append(args, c.flags...)...) }
-	var st jsonKey
-	out, status := do("inspect", "--json", key)
-	if err := json.Unmarshal([]byte(out), &st); err != nil || status != 0 {
-		t.Fatalf("inspect: %d, %v, %s", status, err, out)
-	}
-	if st.Status != c.says || st.Obtainable != (c.run == 0) && c.name != "readers, rw:read" {
-		t.Errorf("inspect says %s, obtainable %v; want %s, run %d\n%s", st.Status, st.Obtainable, c.says, c.run, out)
-	}
-
-	name := strings.TrimPrefix(key, "lock:owner:")
-	out, status = do("survey", "--json", "--match", "*"+name+"*")
-	if i := strings.Index(out, "{"); i > 0 { // on an old server a warning stands before it
-		out = out[i:]
-	}
-	var s surveyJSON
-	if err := json.Unmarshal([]byte(out), &s); err != nil || status != 0 {
-		t.Fatalf("survey: %d, %v, %s", status, err, out)
-	}
-	listed := "free"
-	for _, l := range s.Locks {
-		if l.Key == key || l.Key == "lock:owner:"+name {
-			listed = l.Status
-		}
-	}
-	if listed != c.says {
-		t.Errorf("survey says %s, want %s\n%s", listed, c.says, out)
-	}
-
-	out, status = do("release", "--force", key)
-	if m := statusLine.FindStringSubmatch(out); m == nil || m[1] != c.says {
-		t.Errorf("release shows %q, want %s\n%s", m, c.says, out)
-	}
-	if want := map[bool]int{true: 0, false: exit.Wrong}[c.says == "free"]; status != want && c.says != "foreign" {
-		t.Errorf("release: %d, want %d\n%s", status, want, out)
-	}
-
-	out, status = command(t, address, slices.Concat([]string{"run", "--try"}, c.flags, []string{key, "--", "true"})...)
-	if status != c.run {
-		t.Errorf("run: %d, want %d, of a key that is %s\n%s", status, c.run, c.says, out)
-	}
-}
-
-// What is on a key reaches the terminal as text, whatever its bytes are: nothing moves the cursor or
-// sets a title.
-func TestNoRawBytes(t *testing.T) {
-	t.Parallel()
-	address := startReal(t)
-	nasty := "\x1b]0;owned\x07\x1b[31mred\r\n\x00\u202e\xff"
-	put(t, address, onKey{"lock:" + nasty, nasty, 100}, onKey{"lock:past" + nasty, "1700000000", 0}, onKey{"own" + nasty, "setnxlock:%1B[31m:" + someHex, 100})
-	ask(t, address, "HSET", "hash"+nasty, someUUID+":57", "1")
-	ask(t, address, "ZADD", "rw:readers:{rw}", time.Now().Add(time.Hour).UnixMilli(), "r:"+nasty)
-	out := ""
-	keys := []string{"rw"} // an argument holds no zero byte: the others are reached by patterns
-	for _, args := range [][]string{
-		{"survey", "--all"}, {"survey", "--all", "--json"}, {"repair", "--match", "*", "--dialect", "seconds", "--lease", "1s", "--yes"},
-		{"repair", "--match", "*", "--dialect", "seconds", "--lease", "1s", "--json"}, {"inspect", keys[0]}, {"inspect", "--json", keys[0]},
-		{"release", "--force", keys[0]}, {"run", "--try", keys[0], "--", "true"},
-	} {
-		text, _ := command(t, address, args...)
-		if slices.Contains(args, "--json") {
-			text = strings.ReplaceAll(text, "\u202e", "") // JSON is for machines
-		}
-		out += text
-	}
-	short := strings.ReplaceAll(nasty, "\x00", "")
-	put(t, address, onKey{short, nasty, 100})
-	for _, args := range [][]string{{"inspect", short}, {"release", "--force", short}, {"repair", short, "--dialect", "seconds", "--lease", "1s"}, {"run", "--try", short, "--", "true"}} {
-		text, _ := command(t, address, args...)
-		if args[0] == "run" { // its hint repeats the argument
-			text, _, _ = strings.Cut(text, "hint:")
-		}
-		out += text
-	}
-	for _, bad := range []string{"\x1b", "\x07", "\r", "\x00", "\u202e", "\xff"} {
-		if strings.Contains(out, bad) {
-			i := strings.Index(out, bad)
-			t.Errorf("%q is printed: %q", bad, out[max(0, i-100):min(len(out), i+20)])
-		}
-	}
-}
-
 // Of several keys, and of several servers, they agree as well; and by force each part is removed
 // that was shown.
 func TestCommandsAgreeOnSeveral(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"2.4", "7.0", "real"} {
-		start := func() string {
-			if version == "real" {
-				return startReal(t)
-			}
-			return startOld(t, version)
-		}
-		one := start()
-		quorum := []string{start(), start(), start()}
+		one, all := startServer(t, version), startAll(t, version+","+version+","+version)
 		for i, c := range []struct {
 			name string
 			on   func(a, b string) // where there are two keys
@@ -253,7 +158,6 @@ func TestCommandsAgreeOnSeveral(t *testing.T) {
 				}
 			})
 		}
-		all := strings.Join(quorum, ",")
 		redlock := []string{"--algorithm", "redlock", "--timeout", "1m"} // however busy the machine is
 		for i, c := range []struct {
 			name string
@@ -263,7 +167,7 @@ func TestCommandsAgreeOnSeveral(t *testing.T) {
 		}{{"free", 0, "free", 0}, {"a minority", 1, "dead", 0}, {"a majority", 2, "held", 75}, {"ours", -1, "held", 75}} {
 			t.Run(version+"/redlock/"+c.name, func(t *testing.T) {
 				key := fmt.Sprintf("q%d", i)
-				for _, s := range quorum[:max(c.on, 0)] {
+				for _, s := range strings.Split(all, ",")[:max(c.on, 0)] {
 					put(t, s, onKey{key, someHex, 600})
 				}
 				if c.on < 0 {
@@ -275,7 +179,30 @@ func TestCommandsAgreeOnSeveral(t *testing.T) {
 	}
 }
 
-// agree demands that inspect and release say the status, and that run exits with the other.
+// check demands that the four commands say of a key what the claim says.
+func (c claim) check(t *testing.T, address, key string) {
+	name := strings.TrimPrefix(key, "lock:owner:")
+	out, status := command(t, address, append([]string{"survey", "--json", "--match", "*" + name + "*"}, c.flags...)...)
+	if i := strings.Index(out, "{"); i > 0 { // on an old server a warning stands before it
+		out = out[i:]
+	}
+	var s surveyJSON
+	if err := json.Unmarshal([]byte(out), &s); err != nil || status != 0 {
+		t.Fatalf("survey: %d, %v, %s", status, err, out)
+	}
+	listed := "free"
+	for _, l := range s.Locks {
+		if l.Key == key || l.Key == "lock:owner:"+name {
+			listed = l.Status
+		}
+	}
+	if listed != c.says {
+		t.Errorf("survey says %s, want %s\n%s", listed, c.says, out)
+	}
+	agree(t, address, []string{key}, c.flags, c.says, c.run)
+}
+
+// agree demands that inspect and release say the status, that release refuses to do more unasked, and that run exits with the other.
 func agree(t *testing.T, address string, keys, flags []string, says string, run int) {
 	t.Helper()
 	var st jsonKey
@@ -283,10 +210,13 @@ func agree(t *testing.T, address string, keys, flags []string, says string, run 
 	if err := json.Unmarshal([]byte(out), &st); err != nil || status != 0 || st.Status != says || st.Obtainable != (run == 0) {
 		t.Errorf("inspect: %d, %v, %s, obtainable %v; want %s, run %d\n%s", status, err, st.Status, st.Obtainable, says, run, out)
 	}
-	out, _ = command(t, address, slices.Concat([]string{"release", "--force"}, flags, keys)...)
+	out, status = command(t, address, slices.Concat([]string{"release", "--force"}, flags, keys)...)
 	shows := statusLine.FindAllStringSubmatch(out, -1) // of each key
 	if !slices.ContainsFunc(shows, func(m []string) bool { return m[1] == says }) {
 		t.Errorf("release shows %q, want %s\n%s", shows, says, out)
+	}
+	if want := map[bool]int{true: 0, false: exit.Wrong}[says == "free"]; len(keys) == 1 && !slices.Contains(flags, "redlock") && status != want && says != "foreign" {
+		t.Errorf("release: %d, want %d\n%s", status, want, out)
 	}
 	out, status = command(t, address, slices.Concat([]string{"run", "--try"}, flags, keys, []string{"--", "true"})...)
 	if status != run {

@@ -15,7 +15,6 @@ import (
 	"math/big"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,37 +22,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
-// cli runs setnxlock with more in its environment, and returns what it wrote.
-func cli(t *testing.T, env []string, args ...string) (out, errs string, status int) {
-	t.Helper()
-	return cliOf(t, env, "setnxlock", args...)
-}
-
-func cliOf(t *testing.T, env []string, name string, args ...string) (out, errs string, status int) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(os.Environ(), env...)
-	var o, e strings.Builder
-	cmd.Stdout, cmd.Stderr = &o, &e
-	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
-		t.Fatal(err)
-	}
-	return o.String(), e.String(), cmd.ProcessState.ExitCode()
-}
-
 func TestUnixSocket(t *testing.T) {
-	dir, err := os.MkdirTemp("", "snx") // t.TempDir's name may be too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "snx"))(t) // t.TempDir's name may be too long for a socket
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "redis sock")
 	tcp := realredis.Start(t, "--unixsocket", socket)
@@ -69,11 +43,6 @@ func TestUnixSocket(t *testing.T) {
 	ask(t, tcp, "SET", "job", "in database 0")
 	if _, errs, status := cli(t, nil, "run", "--try", "--redis", "unix://"+strings.ReplaceAll(socket, " ", "%20")+"?db=3", "job", "--", "true"); status != 0 {
 		t.Errorf("another database: %d, %s", status, errs)
-	}
-	for at, want := range map[string]int{"/nonesuch/redis.sock": statusUnavailable, "unix://redis.sock": exit.Wrong, "unix:///redis.sock?db=x": exit.Wrong} {
-		if _, errs, status := cli(t, nil, "inspect", "--redis", at, "job"); status != want {
-			t.Errorf("%s: %d, want %d: %s", at, status, want, errs)
-		}
 	}
 }
 
@@ -95,33 +64,18 @@ func newAuthority(t *testing.T) *authority {
 // sign writes name.crt and name.key.
 func (a *authority) sign(name string, template, parent *x509.Certificate, by *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
 	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(a.t)
 	if by == nil {
 		by = key
 	}
 	template.SerialNumber = big.NewInt(time.Now().UnixNano())
 	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by))(a.t)
+	private := must.Get(x509.MarshalPKCS8PrivateKey(key))(a.t)
 	for ext, block := range map[string]*pem.Block{".crt": {Type: "CERTIFICATE", Bytes: der}, ".key": {Type: "PRIVATE KEY", Bytes: private}} {
-		if err := os.WriteFile(a.file(name+ext), pem.EncodeToMemory(block), 0o600); err != nil {
-			a.t.Fatal(err)
-		}
+		must.Do(a.t, os.WriteFile(a.file(name+ext), pem.EncodeToMemory(block), 0o600))
 	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return cert, key
+	return must.Get(x509.ParseCertificate(der))(a.t), key
 }
 
 func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
@@ -132,11 +86,9 @@ func TestTLS(t *testing.T) {
 	usage := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	ours.sign("server", &x509.Certificate{DNSNames: []string{"redis.example"}, ExtKeyUsage: usage}, ours.cert, ours.key)
 	ours.sign("client", &x509.Certificate{Subject: pkix.Name{CommonName: "client"}, ExtKeyUsage: usage}, ours.cert, ours.key)
-	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	at := l.Addr().String()
-	l.Close()
-	_, port, _ := net.SplitHostPort(at)
-	plain := realredis.Start(t, "--tls-port", port, "--tls-cert-file", ours.file("server.crt"), "--tls-key-file", ours.file("server.key"),
+	port := freePort(t)
+	at := "127.0.0.1:" + port
+	realredis.Start(t, "--tls-port", port, "--tls-cert-file", ours.file("server.crt"), "--tls-key-file", ours.file("server.key"),
 		"--tls-ca-cert-file", ours.file("ca.crt"), "--tls-auth-clients", "yes")
 
 	secure := "rediss://" + at
@@ -151,30 +103,19 @@ func TestTLS(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name   string
-		redis  string
 		flags  []string
 		status int
 		said   string
-
-		perhaps bool // it looks as if the server were going away: --wait would wait
 	}{
-		{"all", secure, all, 0, "", false},
-		{"no authority", secure, without("--tls-ca"), 69, "--tls-ca FILE names", false},
-		{"another authority", secure, append(without("--tls-ca"), "--tls-ca", others.file("ca.crt")), 69, "--tls-ca FILE names", false},
-		{"another name", secure, without("--tls-name"), 69, "--tls-name NAME is whom", false},
-		{"no client certificate", secure, all[:2:2], 69, "", false},
-		{"a certificate without its key", secure, without("--tls-key"), 64, "belong together", false},
-		{"no such file", secure, []string{"--tls-ca", "/nonesuch"}, 64, "--tls-ca: open /nonesuch", false},
-		{"not a certificate", secure, []string{"--tls-ca", ours.file("ca.key")}, 64, "has no certificate", false},
-		{"flags of TLS without it", plain, all, 64, "want a --redis that speaks TLS", false},
-		{"TLS to a plain port", "rediss://" + plain, append([]string{"--timeout", "1s"}, all...), 69, "", true},
-		{"plain to TLS's port", at, nil, 69, "", true},
+		{"all", all, 0, ""},
+		{"no authority", without("--tls-ca"), 69, "--tls-ca FILE names"},
+		{"another authority", append(without("--tls-ca"), "--tls-ca", others.file("ca.crt")), 69, "--tls-ca FILE names"},
+		{"another name", without("--tls-name"), 69, "--tls-name NAME is whom"},
+		{"no client certificate", all[:2:2], 69, ""},
+		{"not a certificate", []string{"--tls-ca", ours.file("ca.key")}, 64, "has no certificate"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			args := append([]string{"run", "--redis", test.redis}, test.flags...)
-			if !test.perhaps {
-				args = append(args, "--wait", "1h") // no wait cures that
-			}
+		t.Run(test.name, func(t *testing.T) { // no wait cures any of them
+			args := append([]string{"run", "--redis", secure, "--wait", "1h"}, test.flags...)
 			out, errs, status := cli(t, nil, append(args, "job", "--", "echo", "under the lock")...)
 			if status != test.status || !strings.Contains(errs, test.said) || (status == 0) != (out == "under the lock\n") {
 				t.Errorf("%d, want %d; %s%s", status, test.status, out, errs)
@@ -245,10 +186,9 @@ func TestPasswordsStaySecret(t *testing.T) {
 	const secret = "s3cr3t"
 	dead := "127.0.0.1:1"
 	guarded := realredis.Start(t, "--requirepass", "another")
-	open := startOld(t, "2.0")
+	open := startServer(t, "2.0")
 	url := func(at string) string { return "redis://:" + secret + "@" + at }
-	silent := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer silent.Close()
+	silent := serve(t, hangs)
 	ask(t, open, "SET", "stuck", "somebody")
 	ask(t, open, "RPUSH", "list", "x")
 
@@ -261,7 +201,7 @@ func TestPasswordsStaySecret(t *testing.T) {
 		run("--redis", "redis://app:"+secret+"@"+guarded),
 		run("--redis", "redis://"+secret+"@"+guarded),
 		run("--redis", "rediss://:"+secret+"@"+open),
-		run("--redis", url(silent.Addr().String()), "--timeout", "100ms"),
+		run("--redis", url(silent), "--timeout", "100ms"),
 		run("--redis", url(open), "--algorithm", "tx"),
 		run("--redis", url(open), "--algorithm", "nix"),
 		run("--redis", "redis://:"+secret+"%@h"),
@@ -324,7 +264,7 @@ func TestPasswordsStaySecret(t *testing.T) {
 		}
 	}
 
-	s := play(t, "", "run", "--redis", url(silent.Addr().String()), "--timeout", "1m", "job", "--", "sh", "-c", ": "+url("h"))
+	s := play(t, "", "run", "--redis", url(silent), "--timeout", "1m", "job", "--", "sh", "-c", ": "+url("h"))
 	line := func() string {
 		b := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", s.cmd.Process.Pid)))(t)
 		return string(b)
@@ -358,7 +298,7 @@ func TestTimeoutBoundsConnecting(t *testing.T) {
 			var connected atomic.Int32
 			at := serve(t, func(c net.Conn) {
 				connected.Add(1)
-				io.Copy(io.Discard, c) //nolint:errcheck // until the client goes
+				hangs(c)
 			})
 			command := []string{"--timeout", "500ms"}
 			most := int32(1)
@@ -366,7 +306,7 @@ func TestTimeoutBoundsConnecting(t *testing.T) {
 				command = append(command, strings.ReplaceAll(arg, "AT", at))
 				most = max(most, int32(strings.Count(arg, "AT")))
 			}
-			_, errs, status := cli(t, []string{"SETNXLOCK_REDIS=" + at}, command...)
+			_, errs, status := cli(t, using(at), command...)
 			if n := connected.Load(); status != statusUnavailable || n > most {
 				t.Errorf("%d, connected %d times, want %d at most: %s", status, n, most, errs)
 			}
@@ -397,28 +337,21 @@ func TestWaitCoversTheServer(t *testing.T) {
 		p := play(t, s.Addr, append(append([]string{"run", "-v"}, flags...), "job", "--", "puppet")...)
 		until(t, "it waits for the server", func() bool { return strings.Contains(p.errs.String(), "waiting for the server") })
 		s.Restart()
-		if l := p.line(); !strings.HasPrefix(l, "ready") {
-			t.Fatal(l)
-		}
-		fmt.Fprintln(p.in, "exit 0")
-		p.want(0, "")
+		p.begins()
+		p.exits(0, 0, "")
 		s.Kill()
 	}
 
 	full := realredis.Start(t, "--maxclients", "1")
-	c := must.Get(redis.Dial("tcp", full))(t)
-	defer c.Close()
+	c := dial(t, full)
 	p := play(t, full, "run", "--wait", "1m", "job", "--", "puppet")
 	until(t, "it was turned away", func() bool {
 		text, err := c.Do("INFO", "stats")
 		return err == nil && !strings.Contains(string(text.([]byte)), "rejected_connections:0\r")
 	})
 	must.Get(c.Do("CONFIG", "SET", "maxclients", "100"))(t)
-	if l := p.line(); !strings.HasPrefix(l, "ready") {
-		t.Fatal(l, p.errs)
-	}
-	fmt.Fprintln(p.in, "exit 0")
-	p.want(0, "")
+	p.begins()
+	p.exits(0, 0, "")
 }
 
 // With --wait a server that is loading its data is waited for, and what it said is told if it takes too
@@ -443,11 +376,8 @@ func TestWaitCoversLoading(t *testing.T) {
 		p := play(t, address, append(append([]string{"run", "-v", "--wait", "1m"}, flags...), "job", "--", "puppet")...)
 		until(t, "it waits for the server", func() bool { return strings.Contains(p.errs.String(), "waiting for the server") })
 		loaded.Store(true)
-		if l := p.line(); !strings.HasPrefix(l, "ready") {
-			t.Fatal(l, p.errs)
-		}
-		fmt.Fprintln(p.in, "exit 0")
-		p.want(0, "")
+		p.begins()
+		p.exits(0, 0, "")
 	}
 }
 
@@ -482,17 +412,12 @@ func TestHostileReplies(t *testing.T) {
 
 // A socket may notice the end of --wait before its context does: that --timeout is over is not said then.
 func TestWaitIsOverBeforeTimeout(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // which takes connections and says nothing
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	end := time.Now().Add(50 * time.Millisecond)
 	time.AfterFunc(300*time.Millisecond, func() { cancel(context.DeadlineExceeded) })
 	a := &app{options: options{timeout: patience}}
-	_, err = a.dial(slowEnd{ctx, end}, address{network: "tcp", host: l.Addr().String(), password: "secret"}, nil)
+	_, err := a.dial(slowEnd{ctx, end}, address{network: "tcp", host: serve(t, hangs), password: "secret"}, nil)
 	if err == nil || strings.Contains(err.Error(), patience.String()) || ctx.Err() == nil {
 		t.Errorf("%v, while --wait is over: %v", err, ctx.Err() != nil)
 	}

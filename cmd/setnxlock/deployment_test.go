@@ -4,10 +4,7 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"net"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -17,18 +14,6 @@ import (
 	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/internal/realredis"
 )
-
-// command runs setnxlock with a server's address, and returns what it wrote.
-func command(t *testing.T, address string, args ...string) (out string, status int) {
-	t.Helper()
-	cmd := exec.Command("setnxlock", args...)
-	cmd.Env = append(os.Environ(), "SETNXLOCK_REDIS="+address)
-	b, err := cmd.CombinedOutput()
-	if err != nil && cmd.ProcessState == nil {
-		t.Fatal(err)
-	}
-	return string(b), cmd.ProcessState.ExitCode()
-}
 
 // A command runs on through a failover; a lock that was on the replica too is
 // still held after it.
@@ -54,8 +39,7 @@ func TestOnSentinel(t *testing.T) {
 	if out, status := run("inspect", "job"); status != 0 || !strings.Contains(out, p.token) {
 		t.Errorf("inspect: %d, %s", status, out)
 	}
-	fmt.Fprintln(p.in, "exit 0")
-	p.want(0, "")
+	p.exits(0, 0, "")
 	if out, status := run("inspect", "job"); status != 0 || !strings.Contains(out, "free") {
 		t.Errorf("inspect: %d, %s", status, out)
 	}
@@ -108,8 +92,7 @@ func TestOnCluster(t *testing.T) {
 	if out, status := run("run", "--try", "job", "--", "true"); status != statusBusy {
 		t.Errorf("beside a held lock, after its slot was moved: %d, %s", status, out)
 	}
-	fmt.Fprintln(p.in, "exit 0")
-	p.want(0, "")
+	p.exits(0, 0, "")
 	if out, status := run("inspect", "job"); status != 0 || !strings.Contains(out, "free") {
 		t.Errorf("inspect: %d, %s", status, out)
 	}
@@ -124,7 +107,7 @@ func TestSlowQuorum(t *testing.T) {
 	t.Parallel()
 	var all []string
 	for range 3 {
-		server := startOld(t, "7.0")
+		server := startServer(t, "7.0")
 		all = append(all, serve(t, func(c net.Conn) {
 			relay(c, server, func(asked []byte) {
 				if bytes.Contains(asked, []byte("\r\njob\r\n")) { // what it asks about itself is answered at once

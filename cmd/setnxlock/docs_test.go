@@ -138,19 +138,6 @@ func TestProgramsOfTheDocs(t *testing.T) {
 	}
 }
 
-// startAll starts a server for each version of a list with commas.
-func startAll(t *testing.T, versions string) string {
-	var all []string
-	for _, v := range strings.Split(versions, ",") {
-		if v == "real" {
-			all = append(all, startReal(t))
-		} else {
-			all = append(all, startOld(t, v))
-		}
-	}
-	return strings.Join(all, ",")
-}
-
 // asModule makes dir a module that has all that this one has.
 func asModule(t *testing.T, dir string) {
 	t.Helper()
@@ -361,7 +348,7 @@ func TestChoosingIsWhatDoctorSays(t *testing.T) {
 	}
 	for _, v := range slices.Concat(oldredis.Versions(), oldredis.Profiles(), oldredis.Today()) {
 		cmd := exec.Command("setnxlock", "doctor", "--json")
-		cmd.Env = append(os.Environ(), "SETNXLOCK_REDIS="+startOld(t, v))
+		cmd.Env = append(os.Environ(), "SETNXLOCK_REDIS="+startServer(t, v))
 		out, _ := cmd.Output()
 		var d diagnosis
 		if err := json.Unmarshal(out, &d); err != nil {

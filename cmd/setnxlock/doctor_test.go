@@ -4,14 +4,13 @@ package main
 
 import (
 	"bytes"
-	"io"
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/setnxlock/setnxlock/compat/locks"
-	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
@@ -21,7 +20,7 @@ func TestDoctorAndRunAgree(t *testing.T) {
 	t.Parallel()
 	servers := map[string][]string{} // flags, by a name
 	for _, v := range []string{"1.2", "2.0", "2.4", "noscript", "twemproxy"} {
-		servers[v] = []string{"--redis", startOld(t, v)}
+		servers[v] = []string{"--redis", startServer(t, v)}
 	}
 	master := realredis.Start(t)
 	host, port, _ := strings.Cut(master, ":")
@@ -38,7 +37,7 @@ func TestDoctorAndRunAgree(t *testing.T) {
 	servers["restricted"] = []string{"--redis", "redis://app:pw@" + restricted, "--prefix", "app:"}
 	servers["another prefix"] = []string{"--redis", "redis://app:pw@" + restricted}
 	servers["two masters"] = []string{"--redis", between(t, "", master, realredis.Start(t))}
-	servers["two masters without INFO"] = []string{"--redis", between(t, "", startOld(t, "2.2"), startOld(t, "2.2"))}
+	servers["two masters without INFO"] = []string{"--redis", between(t, "", startServer(t, "2.2"), startServer(t, "2.2"))}
 	servers["active replica"] = []string{"--redis", between(t, "active", master)}
 	servers["node"] = []string{"--redis", realredis.RunCluster(t).Addrs()[0]}
 	servers["mute"] = []string{"--redis", "redis://mute:pw@" + restricted}
@@ -77,40 +76,21 @@ func TestDoctorAndRunAgree(t *testing.T) {
 // between is the address of a balancer that connects in turns to addrs. role, if not "", is what it makes
 // of the role in INFO: a word as long as master.
 func between(t *testing.T, role string, addrs ...string) string {
-	t.Helper()
-	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for n := 0; ; n++ {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			to, err := net.Dial("tcp", addrs[n%len(addrs)])
-			if err != nil {
-				c.Close()
-				continue
-			}
-			go func() {
-				io.Copy(to, c) //nolint:errcheck // it ends with either
-				to.Close()
-			}()
-			go func() {
-				defer c.Close()
-				b := make([]byte, 1<<16) // an INFO comes in one piece
-				for {
-					n, err := to.Read(b)
-					if err != nil {
-						return
-					}
-					said := b[:n]
-					if role != "" {
-						said = bytes.ReplaceAll(said, []byte("role:master"), []byte("role:"+role))
-					}
-					c.Write(said) //nolint:errcheck // the next Read tells
-				}
-			}()
-		}
-	}()
-	return l.Addr().String()
+	var n atomic.Int32
+	return serve(t, func(c net.Conn) {
+		relay(acting{c, role}, addrs[int(n.Add(1))%len(addrs)], func([]byte) {})
+	})
+}
+
+// An acting connection tells its client another role than its server's.
+type acting struct {
+	net.Conn
+	role string
+}
+
+func (a acting) Write(said []byte) (int, error) {
+	if a.role != "" {
+		said = bytes.ReplaceAll(said, []byte("role:master"), []byte("role:"+a.role))
+	}
+	return a.Conn.Write(said) // an INFO comes in one piece
 }

@@ -5,23 +5,7 @@ package main
 import (
 	"testing"
 	"time"
-
-	"github.com/gomodule/redigo/redis"
-	"github.com/rogpeppe/go-internal/testscript"
 )
-
-// aged KEY VALUE SECONDS puts a value on a key of a real server (5.0 or later) that nobody has used for so long.
-func scriptAged(ts *testscript.TestScript, _ bool, args []string) {
-	c, err := redis.Dial("tcp", ts.Getenv("SETNXLOCK_REDIS"))
-	ts.Check(err)
-	defer c.Close()
-	_, err = c.Do("SET", args[0], args[1])
-	ts.Check(err)
-	dump, err := c.Do("DUMP", args[0])
-	ts.Check(err)
-	_, err = c.Do("RESTORE", args[0], 0, dump, "REPLACE", "IDLETIME", args[2])
-	ts.Check(err)
-}
 
 func TestAgo(t *testing.T) {
 	for idle, want := range map[time.Duration]string{

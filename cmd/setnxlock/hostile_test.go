@@ -3,11 +3,8 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,35 +28,27 @@ func tame(text string) bool {
 
 // poisoned answers everything so: an error, or a role, a value and a name with poison in them.
 func poisoned(t *testing.T, how string) string {
-	bulk := func(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
-	return serve(t, func(c net.Conn) {
-		for r := bufio.NewReader(c); ; {
-			words, err := request(r)
-			if err != nil {
-				return
+	return serve(t, answers(func(words []string) string {
+		switch name := strings.ToUpper(words[0]); {
+		case how == "status":
+			return "+" + poison + "\r\n"
+		case how == "words":
+			return "-" + poison + " x\r\n"
+		case how == "bulk" && name == "INFO":
+			info := ""
+			for _, field := range []string{
+				"redis_version:2.8.24", "role:master", "master_host:", "redis_mode:", "maxmemory_policy:", "run_id:",
+			} {
+				info += field + poison + "\r\n"
 			}
-			reply := "-ERR no " + poison + "\r\n"
-			switch name := strings.ToUpper(words[0]); {
-			case how == "status":
-				reply = "+" + poison + "\r\n"
-			case how == "words":
-				reply = "-" + poison + " x\r\n"
-			case how == "bulk" && name == "INFO":
-				reply = ""
-				for _, field := range []string{
-					"redis_version:2.8.24", "role:master", "master_host:", "redis_mode:", "maxmemory_policy:", "run_id:",
-				} {
-					reply += field + poison + "\r\n"
-				}
-				reply = bulk(reply)
-			case how == "bulk":
-				reply = bulk("\r" + poison + "\nsetnxlock: the lock is free\n")
-			case how == "list":
-				reply = "*2\r\n" + bulk(poison) + "*1\r\n" + bulk("\n"+poison)
-			}
-			io.WriteString(c, reply) //nolint:errcheck // the next read sees it
+			return bulk(info)
+		case how == "bulk":
+			return bulk("\r" + poison + "\nsetnxlock: the lock is free\n")
+		case how == "list":
+			return "*2\r\n" + bulk(poison) + "*1\r\n" + bulk("\n"+poison)
 		}
-	})
+		return "-ERR no " + poison + "\r\n"
+	}))
 }
 
 // Whatever a server answers, and whatever stands in keys, values and arguments, people and machines are told it
@@ -69,6 +58,7 @@ func TestNothingFromOutsideReachesTheTerminal(t *testing.T) {
 	real := realredis.Start(t)
 	for key, value := range map[string]string{
 		"k\n" + poison: "v\n" + poison, "lock:" + poison: "1700000000", "lock:plain": "snx:" + poison,
+		"lock:\x00" + poison: "\x00" + poison, "own" + poison: "setnxlock:%1B[31m:" + someHex,
 	} {
 		ask(t, real, "SET", key, value)
 	}
@@ -91,7 +81,8 @@ func TestNothingFromOutsideReachesTheTerminal(t *testing.T) {
 		{"survey"}, {"survey", "--all"}, {"survey", "--all", "--json"}, {"survey", "--match", poison + "*"},
 		{"release", k, "--token", "x" + poison}, {"release", k, "--force"},
 		{"repair", k, "--dialect", "redis-py-2.9", "--dry-run"},
-		{"repair", "--match", "*", "--dialect", "redis-py-2.9", "--dry-run", "--json", "--lease", "1s"}, {"doctor"},
+		{"repair", "--match", "*", "--dialect", "redis-py-2.9", "--dry-run", "--json", "--lease", "1s"},
+		{"repair", "--match", "*", "--dialect", "seconds", "--lease", "1s", "--yes"}, {"inspect", "own" + poison}, {"doctor"},
 		{"doctor", "-v"}, {"doctor", "--json"}, {"doctor", "--algorithm", "tx"}, {"doctor", "--cluster"},
 		{"doctor", "--redis", "AT,AT,AT", "--algorithm", "redlock"},
 	}
@@ -116,7 +107,7 @@ func TestNothingFromOutsideReachesTheTerminal(t *testing.T) {
 		if args[0] == "race" {
 			given = given[2:]
 		}
-		out, errs, _ := cli(t, []string{"SETNXLOCK_REDIS=" + servers[server]}, given...)
+		out, errs, _ := cli(t, using(servers[server]), given...)
 		if !tame(out) || !tame(errs) {
 			t.Errorf("%s, %q:\n%+q\n%+q", server, args, out, errs)
 		}
@@ -176,7 +167,7 @@ func TestLargeValuesAreCut(t *testing.T) {
 	t.Parallel()
 	const size = 3_000_001
 	for _, version := range []string{"7.0", "2.4", "2.2"} { // with GETRANGE, and without
-		address := startOld(t, version)
+		address := startServer(t, version)
 		ask(t, address, "SETRANGE", "big", size-1, "x")
 		ask(t, address, "APPEND", "small", strings.Repeat("s", 300))
 		for _, args := range [][]string{
@@ -191,7 +182,7 @@ func TestLargeValuesAreCut(t *testing.T) {
 			{"run", "--try", "--redis", strings.Repeat(address+",", 2) + address, "--algorithm", "redlock", "big", "--", "true"},
 			{"run", "--try", "--algorithm", "rw:write", "big", "--", "true"},
 		} {
-			out, errs, status := cli(t, []string{"SETNXLOCK_REDIS=" + address}, args...)
+			out, errs, status := cli(t, using(address), args...)
 			if len(out+errs) > 16<<10 {
 				t.Errorf("%s, %q: %d: %d bytes: %.300s", version, args, status, len(out+errs), out+errs)
 			}

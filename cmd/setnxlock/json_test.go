@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer/described"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/spf13/cobra"
 )
@@ -20,8 +21,8 @@ const jsonPage = "../../docs/json.md"
 func TestJSONPage(t *testing.T) {
 	t.Parallel()
 	sections := must.Get(described.Read(jsonPage))(t)
-	address := startReal(t)
-	other := startOld(t, "2.4")
+	address := realredis.Start(t)
+	other := startServer(t, "2.4")
 	put(t, address,
 		onKey{"resque:lock:a", "1700000000", 0}, onKey{"resque:lock:b", "hello", 0}, onKey{"mix.a", someHex, 100}, onKey{"mix.b", "1700000000", 0},
 		onKey{"lock:\xff", "\x04web1\x06report\x04main\x00\x00\x01\xa1\xfc\x90\xea\x6a", 100}, onKey{"lock:bytes", "\x3e\x2b\x01\x6b\x00\x00\x00\x00", 0},
@@ -71,7 +72,7 @@ func TestJSONPage(t *testing.T) {
 			c.section += " --json"
 		}
 		cmd := exec.Command("setnxlock", c.args...)
-		cmd.Env = append(os.Environ(), "SETNXLOCK_REDIS="+c.redis)
+		cmd.Env = append(os.Environ(), using(c.redis)...)
 		out, err := cmd.Output() // an exit status says what was found
 		if cmd.ProcessState == nil {
 			t.Fatal(err)

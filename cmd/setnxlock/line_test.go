@@ -15,7 +15,7 @@ import (
 // user has given.
 func TestHintsRun(t *testing.T) {
 	t.Parallel()
-	address := startOld(t, "2.4")
+	address := startServer(t, "2.4")
 	ask(t, address, "SELECT", 0)
 	key := `it's a "job"; $(touch pwned) *`
 	ask(t, address, "SET", "app: "+key, "somebody")
@@ -51,15 +51,6 @@ func TestHintsRun(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(dir); len(left) > 0 {
 		t.Errorf("a key was run as a command: %v", left)
-	}
-}
-
-func TestQuoted(t *testing.T) {
-	for _, s := range []string{"", "a", "a b", "it's", "'", `"`, "$HOME", "*", "a;b", "-x", "~", "é", "a\nb", `\`, "#a", "!x"} {
-		out, err := exec.Command("sh", "-c", "printf %s "+quoted(s)).Output()
-		if err != nil || string(out) != s {
-			t.Errorf("%q as %s: %q, %v", s, quoted(s), out, err)
-		}
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/internal/must"
 )
 
@@ -34,7 +35,7 @@ func TestWhyLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			address := startReal(t)
+			address := realredis.Start(t)
 			var cut atomic.Bool
 			var after atomic.Int64 // bytes that came when the lock was said to be lost
 			var s *show

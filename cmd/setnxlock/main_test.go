@@ -4,13 +4,10 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -23,13 +20,11 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
-	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/rogpeppe/go-internal/testscript"
-	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
@@ -46,9 +41,6 @@ func TestMain(m *testing.M) {
 		"addone":    addone,
 	})
 }
-
-// patience is how long tests wait for what others are about to do.
-const patience = time.Minute
 
 // patient is the command, which waits for servers as long as the tests do.
 func patient() {
@@ -137,23 +129,21 @@ func TestScripts(t *testing.T) {
 			e.Setenv("XDG_CACHE_HOME", os.DevNull) // no script's answers are another's
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"redis":  scriptRedis,
-			"quorum": scriptQuorum,
-			"do":     scriptDo,
-			"exits":  scriptExits,
-			"json":   scriptJSON,
-			"aged":   scriptAged,
-
-			"clients":  scriptClients,
-			"setnames": scriptSetnames,
-			"pages":    scriptPages,
-
-			"commands": scriptCommands,
-
-			"exercises": scriptExercises,
-		},
+		Cmds: commandsOfScripts(map[string]func(script, []string){
+			"redis": script.redis, "quorum": script.quorum, "do": script.do, "exits": script.exits, "json": script.json, "aged": script.aged,
+			"clients": script.clients, "setnames": script.setnames, "commands": script.commands,
+			"pages": script.pages, "exercises": script.exercises,
+		}),
 	})
+}
+
+// commandsOfScripts has each command get the script as a test.
+func commandsOfScripts(all map[string]func(script, []string)) map[string]func(*testscript.TestScript, bool, []string) {
+	cmds := map[string]func(*testscript.TestScript, bool, []string){}
+	for name, do := range all {
+		cmds[name] = func(ts *testscript.TestScript, _ bool, args []string) { do(script{ts: ts}, args) }
+	}
+	return cmds
 }
 
 // scripts are those of dir that the machine can run.
@@ -179,266 +169,141 @@ func scripts(t *testing.T) []string {
 	})
 }
 
+// serverOf connects to the script's server.
+func serverOf(s script) redis.Conn { return dial(s, s.ts.Getenv("SETNXLOCK_REDIS")) }
+
 // commands N fails if the server has run more than N commands since CONFIG RESETSTAT, those inside
 // scripts included.
-func scriptCommands(ts *testscript.TestScript, _ bool, args []string) {
-	most, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	c, err := redis.Dial("tcp", ts.Getenv("SETNXLOCK_REDIS"))
-	ts.Check(err)
-	defer c.Close()
-	stats, err := redis.String(c.Do("INFO", "commandstats"))
-	ts.Check(err)
-	ran := 0
-	for line := range strings.Lines(stats) {
-		if _, calls, ok := strings.Cut(line, ":calls="); ok {
-			calls, _, _ = strings.Cut(calls, ",")
-			n, err := strconv.Atoi(calls)
-			ts.Check(err)
-			ran += n
-		}
-	}
-	ts.Logf("%d commands:\n%s", ran, stats)
-	if ran > most {
-		ts.Fatalf("%d commands, want %d at most", ran, most)
+func (s script) commands(args []string) {
+	if ran := s.counted(`:calls=(\d+)`); ran > number(s, args[0]) {
+		s.Fatalf("%d commands, want %s at most", ran, args[0])
 	}
 }
 
-// startLoading starts what answers each command as a server does that is loading its data, until it
-// is loaded: then its connections are those of the server at address.
-func startLoading(t starter, loaded *atomic.Bool, address string) string {
-	return serve(t, func(c net.Conn) {
-		if loaded.Load() {
-			relay(c, address, func([]byte) {})
-			return
+// setnames N demands that so many clients have told their names since CONFIG RESETSTAT, or tried to.
+func (s script) setnames(args []string) {
+	if tried := s.counted(`client\|setname:calls=(\d+),.*rejected_calls=(\d+)`); tried != number(s, args[0]) {
+		s.Fatalf("%d clients tried, want %s", tried, args[0])
+	}
+}
+
+// counted adds up what the server counts of its commands.
+func (s script) counted(which string) (sum int) {
+	stats := must.Get(redis.String(serverOf(s).Do("INFO", "commandstats")))(s)
+	s.Logf("%s", stats)
+	for _, m := range regexp.MustCompile(which).FindAllStringSubmatch(stats, -1) {
+		for _, n := range m[1:] {
+			sum += number(s, n)
 		}
-		for lines := bufio.NewScanner(c); lines.Scan(); {
-			n, err := strconv.Atoi(strings.TrimPrefix(lines.Text(), "*"))
-			if err != nil {
-				return
-			}
-			for range 2 * n { // each word behind its length
-				lines.Scan()
-			}
-			if _, err := fmt.Fprint(c, "-LOADING Redis is loading the dataset in memory\r\n"); err != nil {
-				return
-			}
-		}
+	}
+	return sum
+}
+
+func number(t testing.TB, text string) int { return must.Get(strconv.Atoi(text))(t) }
+
+// clients REGEXP waits until the server has a client with such a name.
+func (s script) clients(args []string) {
+	c, name := serverOf(s), regexp.MustCompile(`(?m) name=`+args[0]+` `)
+	until(s, "a client is called "+args[0], func() bool {
+		return name.MatchString(must.Get(redis.String(c.Do("CLIENT", "LIST")))(s))
 	})
 }
 
-// serve returns an address whose connections each serves, and closes them then.
-func serve(t starter, each func(net.Conn)) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	deferTo(t, func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				each(c)
-			}()
-		}
-	}()
-	return l.Addr().String()
-}
-
-// relay joins a client to the server at address until either goes. What the client asks is passed on
-// after before, which gets it.
-func relay(client net.Conn, address string, before func(asked []byte)) {
-	server, err := net.Dial("tcp", address)
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	go func() {
-		defer client.Close()
-		io.Copy(client, server) //nolint:errcheck // one of them ends first
-	}()
-	for buf := make([]byte, 1<<16); ; {
-		n, err := client.Read(buf)
-		if err != nil {
-			return
-		}
-		before(buf[:n])
-		if _, err := server.Write(buf[:n]); err != nil {
-			return
-		}
-	}
+// aged KEY VALUE SECONDS puts a value on a key of a real server (5.0 or later) that nobody has used for so long.
+func (s script) aged(args []string) {
+	c := serverOf(s)
+	must.Get(c.Do("SET", args[0], args[1]))(s)
+	must.Get(c.Do("RESTORE", args[0], 0, must.Get(c.Do("DUMP", args[0]))(s), "REPLACE", "IDLETIME", args[2]))(s)
 }
 
 // redis VERSION starts an embedded server, "redis real [ARG...]" a real one, "redis loading" what is
 // loading its data.
-func scriptRedis(ts *testscript.TestScript, neg bool, args []string) {
-	var address string
+func (s script) redis(args []string) {
+	address := ""
 	switch args[0] {
 	case "real":
-		address = startReal(ts, args[1:]...)
+		address = realredis.Start(s, args[1:]...)
 	case "loading":
-		address = startLoading(ts, new(atomic.Bool), "")
+		address = startLoading(s, new(atomic.Bool), "")
 	default:
-		address = startOld(ts, args[0])
+		address = startServer(s, args[0])
 	}
-	ts.Setenv("SETNXLOCK_REDIS", address)
+	s.ts.Setenv("SETNXLOCK_REDIS", address)
 }
 
-// quorum VERSION... starts servers as redis does, and gives their addresses to
-// all commands: "down" is one that is not there.
-func scriptQuorum(ts *testscript.TestScript, neg bool, args []string) {
-	var all []string
-	for _, v := range args {
-		switch v {
-		case "real":
-			all = append(all, startReal(ts))
-		case "down":
-			all = append(all, "127.0.0.1:1")
-		default:
-			all = append(all, startOld(ts, v))
-		}
-	}
-	ts.Setenv("SETNXLOCK_REDIS", strings.Join(all, ","))
+// quorum VERSION... starts servers, and gives their addresses to all commands: "down" is one that is not there.
+func (s script) quorum(args []string) {
+	s.ts.Setenv("SETNXLOCK_REDIS", startAll(s, strings.Join(args, ",")))
 }
 
 // do COMMAND ARG... sends one command to the server.
-func scriptDo(ts *testscript.TestScript, neg bool, args []string) {
-	c, err := redis.Dial("tcp", ts.Getenv("SETNXLOCK_REDIS"))
-	ts.Check(err)
-	defer c.Close()
-	rest := make([]any, len(args)-1)
-	for i, a := range args[1:] {
-		rest[i] = a
-	}
-	_, err = c.Do(args[0], rest...)
-	ts.Check(err)
+func (s script) do(args []string) {
+	must.Get(serverOf(s).Do(args[0], redis.Args{}.AddFlat(args[1:])...))(s)
 }
 
 // exits STATUS COMMAND ARG... demands that status.
-func scriptExits(ts *testscript.TestScript, neg bool, args []string) {
-	want, err := strconv.Atoi(args[0])
-	ts.Check(err)
+func (s script) exits(args []string) {
 	got := 0
 	var status *exec.ExitError
-	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &status) {
+	if err := s.ts.Exec(args[1], args[2:]...); errors.As(err, &status) {
 		got = status.ExitCode()
 	} else {
-		ts.Check(err)
+		must.Do(s, err)
 	}
-	if got != want {
-		ts.Fatalf("exit status %d, want %d", got, want)
+	if got != number(s, args[0]) {
+		s.Fatalf("exit status %d, want %s", got, args[0])
 	}
 }
 
 // json FILE demands that it is JSON.
-func scriptJSON(ts *testscript.TestScript, neg bool, args []string) {
-	if !json.Valid([]byte(ts.ReadFile(args[0]))) {
-		ts.Fatalf("%s is not JSON", args[0])
+func (s script) json(args []string) {
+	if !json.Valid([]byte(s.ts.ReadFile(args[0]))) {
+		s.Fatalf("%s is not JSON", args[0])
 	}
 }
 
 // pages LIST DIR demands a page of a site for each race that race list --json
 // told of, and a link to it from the index.
-func scriptPages(ts *testscript.TestScript, neg bool, args []string) {
+func (s script) pages(args []string) {
 	var list struct{ Races []struct{ Name string } }
-	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &list))
+	must.Do(s, json.Unmarshal([]byte(s.ts.ReadFile(args[0])), &list))
 	races := list.Races
 	if len(races) < 40 {
-		ts.Fatalf("%d races", len(races))
+		s.Fatalf("%d races", len(races))
 	}
-	index := ts.ReadFile(args[1] + "/index.html")
+	index := s.ts.ReadFile(args[1] + "/index.html")
 	for _, r := range races {
 		file := strings.NewReplacer("/", "-", ".", "-").Replace(r.Name) + ".html"
 		if !strings.Contains(index, `href="`+file+`"`) || !strings.Contains(index, r.Name) {
-			ts.Fatalf("the index does not link to %s", file)
+			s.Fatalf("the index does not link to %s", file)
 		}
-		if page := ts.ReadFile(args[1] + "/" + file); !strings.Contains(page, r.Name) {
-			ts.Fatalf("%s is not about %s", file, r.Name)
+		if page := s.ts.ReadFile(args[1] + "/" + file); !strings.Contains(page, r.Name) {
+			s.Fatalf("%s is not about %s", file, r.Name)
 		}
 	}
 }
 
 // exercises gives every exercise its answer, as words and as a whole line.
-func scriptExercises(ts *testscript.TestScript, neg bool, args []string) {
-	for _, s := range catalogue.All() {
-		if s.Exercise == nil {
+func (s script) exercises([]string) {
+	for _, r := range catalogue.All() {
+		if r.Exercise == nil {
 			continue
 		}
-		for _, answer := range append(s.Exercise.Answers, "tx:classic 2.4 2x2 : "+s.Exercise.Answers[0]) {
-			ts.Check(ts.Exec("setnxlock", "race", "replay", "--exercise", s.Name, answer))
+		for _, answer := range append(r.Exercise.Answers, "tx:classic 2.4 2x2 : "+r.Exercise.Answers[0]) {
+			must.Do(s, s.ts.Exec("setnxlock", "race", "replay", "--exercise", r.Name, answer))
 		}
 	}
 }
 
-// A starter is a test or a script.
-type starter interface {
-	Fatalf(format string, args ...any)
+// A script is one of testdata, as helpers of tests want it.
+type script struct {
+	testing.TB // none: the methods below are all that they call
+	ts         *testscript.TestScript
 }
 
-func deferTo(t starter, f func()) {
-	switch t := t.(type) {
-	case *testscript.TestScript:
-		t.Defer(f)
-	case testing.TB:
-		t.Cleanup(f)
-	}
-}
-
-func startOld(t starter, version string) (address string) {
-	address, _ = startStoppable(t, version)
-	return address
-}
-
-func startStoppable(t starter, version string) (address string, stop func()) {
-	s, err := oldredis.New(version, oldredis.Options{Clock: clock.New()})
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	stop = func() { s.Close() }
-	deferTo(t, stop)
-	a, err := s.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	return a.String(), stop
-}
-
-// startReal starts the machine's redis-server.
-func startReal(t starter, args ...string) (address string) {
-	if s, ok := t.(*testscript.TestScript); ok {
-		return realredis.Start(inScript{s: s}, args...)
-	}
-	return realredis.Start(t.(testing.TB), args...)
-}
-
-// inScript is a script as realredis wants a test to be.
-type inScript struct {
-	testing.TB // none: the methods below are all that it calls
-	s          *testscript.TestScript
-}
-
-func (i inScript) Helper()           {}
-func (i inScript) Cleanup(f func())  { i.s.Defer(f) }
-func (i inScript) TempDir() string   { return i.s.Getenv("WORK") }
-func (i inScript) Fatal(args ...any) { i.s.Fatalf("%s", fmt.Sprint(args...)) }
-
-func (i inScript) Fatalf(format string, args ...any) { i.s.Fatalf(format, args...) }
-
-// until polls for a condition.
-func until(t starter, what string, ok func() bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("waited in vain until %s", what)
-		}
-	}
-}
+func (s script) Helper()                           {}
+func (s script) Cleanup(f func())                  { s.ts.Defer(f) }
+func (s script) TempDir() string                   { return s.ts.Getenv("WORK") }
+func (s script) Fatal(args ...any)                 { s.Fatalf("%s", fmt.Sprint(args...)) }
+func (s script) Fatalf(format string, args ...any) { s.ts.Fatalf(format, args...) }
+func (s script) Logf(format string, args ...any)   { s.ts.Logf(format, args...) }

@@ -48,9 +48,7 @@ func TestMessages(t *testing.T) {
 	ours.sign("named", &x509.Certificate{Subject: pkix.Name{CommonName: "localhost"}, ExtKeyUsage: usage}, ours.cert, ours.key)
 	secure := func(cert string, more ...string) func(*testing.T) (host string) {
 		return func(t *testing.T) string {
-			l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-			_, port, _ := net.SplitHostPort(l.Addr().String())
-			l.Close()
+			port := freePort(t)
 			realredis.Start(t, append([]string{"--tls-port", port, "--tls-cert-file", ours.file(cert + ".crt"), "--tls-key-file", ours.file(cert + ".key"),
 				"--tls-ca-cert-file", ours.file("ca.crt"), "--tls-auth-clients", "no"}, more...)...)
 			return "localhost:" + port
@@ -74,15 +72,11 @@ func TestMessages(t *testing.T) {
 		{"refused", at(func(*testing.T) string { return "127.0.0.1:1" }, "%s"), "no connection to 127.0.0.1:1: connection refused", "check the address, in --redis or SETNXLOCK_REDIS, and that the server runs there", false, "connection refused"},
 		{"no such host", at(func(*testing.T) string { return "nonesuch.invalid" }, "%s"), "no connection to nonesuch.invalid:6379: there is no host of this name", "check the address", false, "there is no host of this name"},
 		{"no such socket", at(func(*testing.T) string { return "/nonesuch.sock" }, "%s"), "no connection to /nonesuch.sock: there is no such socket", "the server's configuration has its path: unixsocket", false, "there is no such socket"},
-		{"hangs", at(func(t *testing.T) string {
-			return serve(t, func(c net.Conn) { io.Copy(io.Discard, c) }) //nolint:errcheck // until it goes
-		}, "%s", "--timeout", "500ms"), "(no connection to .*|the server does not answer): no answer( within 500ms \\(--timeout\\))?", "--timeout allows a slow server more", false, "no answer"},
+		{"hangs", at(func(t *testing.T) string { return serve(t, hangs) }, "%s", "--timeout", "500ms"), "(no connection to .*|the server does not answer): no answer( within 500ms \\(--timeout\\))?", "--timeout allows a slow server more", false, "no answer"},
 		{"protected mode", at(answers("-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user. In this mode connections are only accepted from the loopback interface. If you want to connect from external computers to Redis you may adopt one of the following solutions: 1) Just disable protected mode sending the command 'CONFIG SET protected-mode no' from the loopback interface by connecting to Redis from the same host the server is running.\r\n"), "%s"), "the server refuses.*: DENIED Redis is running in protected mode", "give the server a password \\(requirepass\\), or let it listen where its clients are \\(bind\\)", false, "DENIED"},
 		{"maxclients", at(func(t *testing.T) string {
 			full := realredis.Start(t, "--maxclients", "1")
-			c := must.Get(redis.Dial("tcp", full))(t)
-			t.Cleanup(func() { c.Close() })
-			must.Get(c.Do("PING"))(t)
+			must.Get(dial(t, full).Do("PING"))(t)
 			return full
 		}, "%s"), "the server refuses: ERR max number of clients reached", "close connections of others, or raise its maxclients", false, "ERR max number of clients reached"},
 		{"TLS, unknown CA", at(secure("server"), "rediss://%s"), "no connection to localhost:[0-9]+: its certificate is signed by an authority that is not known here", "--tls-ca FILE names the authority", false, "its certificate is signed by an authority that is not known here"},
@@ -92,18 +86,18 @@ func TestMessages(t *testing.T) {
 		{"plain to TLS", at(secure("server"), "redis://%s"), "no connection to localhost:[0-9]+: it closed the connection", "if it speaks TLS, its address is rediss://host:port", false, "it closed the connection"},
 		{"plain with a password to TLS", at(secure("server"), "redis://:pw@%s"), "no connection to localhost:[0-9]+: it closed the connection", "if it speaks TLS, its address is rediss://host:port", false, "it closed the connection"},
 		{"TLS to plain", at(real(), "rediss://%s", "--timeout", "1s"), "no connection to 127.0.0.1:[0-9]+: no answer within 1s \\(--timeout\\)", "if it speaks no TLS, its address is redis://host:port", false, "no answer"},
-		{"user before 6", at(func(t *testing.T) string { return startOld(t, "2.4") }, "redis://app:pw@%s"), "the server refuses: ERR wrong number of arguments for 'auth' command", "user names came with Redis 6: leave the user out", false, "ERR wrong number of arguments for 'auth' command"},
+		{"user before 6", at(func(t *testing.T) string { return startServer(t, "2.4") }, "redis://app:pw@%s"), "the server refuses: ERR wrong number of arguments for 'auth' command", "user names came with Redis 6: leave the user out", false, "ERR wrong number of arguments for 'auth' command"},
 		{"wrong password", at(real("--requirepass", "right"), "redis://:wrong@%s"), "the server refuses.*: WRONGPASS", "give the password: --password-file FILE.*--user names another user", false, "WRONGPASS"},
 		{"wrong user", at(real("--requirepass", "right"), "redis://app:wrong@%s"), "the server refuses.*: WRONGPASS", "give the password: --password-file FILE.*--user names another user", false, "WRONGPASS"},
 		{"password missing", at(real("--requirepass", "right"), "%s"), "(the server refuses.*|the server does not let us in): NOAUTH Authentication required", "give the password: --password-file FILE", false, "NOAUTH"},
 		{"no password set", at(real(), "redis://:pw@%s"), "the server refuses: ERR AUTH <password> called without any password configured", "this server has no password: leave it out", false, "ERR AUTH <password> called without any password configured"},
-		{"no password set, before 6", at(func(t *testing.T) string { return startOld(t, "2.4") }, "redis://:pw@%s"), "the server refuses: ERR Client sent AUTH, but no password is set", "this server has no password: leave it out", false, "ERR Client sent AUTH, but no password is set"},
+		{"no password set, before 6", at(func(t *testing.T) string { return startServer(t, "2.4") }, "redis://:pw@%s"), "the server refuses: ERR Client sent AUTH, but no password is set", "this server has no password: leave it out", false, "ERR Client sent AUTH, but no password is set"},
 		{"database 99", at(real(), "redis://%s/99"), "the server refuses: ERR DB index is out of range", "this server has fewer databases", false, "ERR DB index is out of range"},
 		{"a cluster", at(startNode, "%s"), "(MOVED [0-9]+ 127|a node of a cluster|one node of a cluster)", "--cluster", true, "MOVED"},
 		{"no cluster", at(real(), "%s", "--cluster"), "the server refuses.*: ERR This instance has cluster support disabled", "this server is no node of a cluster: leave --cluster out", false, "ERR This instance has cluster support disabled"},
 		{"no Sentinel", at(real(), "%s", "--sentinel", "SAME", "--timeout", "4s"), "what answers at 127.0.0.1:[0-9]+ is no Sentinel", "--sentinel NAME@host:port has the Sentinels' addresses", false, "is no Sentinel"},
 		{"no Sentinel there", at(func(*testing.T) string { return "127.0.0.1:1" }, "%s", "--sentinel", "SAME", "--timeout", "4s"), "no connection to m, as 127.0.0.1:1 say: no master: .*: connection refused", "check the addresses of --sentinel", false, "no connection to"},
-		{"a Sentinel", at(func(t *testing.T) string { return startSentinel(t) }, "%s"), "what answers at 127.0.0.1:[0-9]+ is a Sentinel, and not the server that it watches", "--sentinel NAME@127.0.0.1:[0-9]+ asks it", false, "is a Sentinel, and not the server that it watches"},
+		{"a Sentinel", at(startSentinel, "%s"), "what answers at 127.0.0.1:[0-9]+ is a Sentinel, and not the server that it watches", "--sentinel NAME@127.0.0.1:[0-9]+ asks it", false, "is a Sentinel, and not the server that it watches"},
 		{"HTTP", at(func(t *testing.T) string {
 			l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 			s := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Minute}
@@ -112,10 +106,7 @@ func TestMessages(t *testing.T) {
 			return l.Addr().String()
 		}, "%s"), "what answers at 127.0.0.1:[0-9]+ is not a Redis server: not a reply in RESP 2: it begins with 'H'", "another kind of server \\(a web server, say\\): check the address", false, "is not a Redis server"},
 		{"BUSY", at(startBusy, "%s"), "the server refuses.*: BUSY Redis is busy running a script", "a script has run on it for too long: SCRIPT KILL, or wait", false, "BUSY"},
-		{"OOM", at(func(t *testing.T) string {
-			full := realredis.Start(t, "--maxmemory", "1", "--maxmemory-policy", "noeviction")
-			return full
-		}, "%s"), "the server refuses .*: OOM command not allowed", "the server is over its maxmemory: it needs room, or a higher maxmemory", true, "OOM"},
+		{"OOM", at(real("--maxmemory", "1", "--maxmemory-policy", "noeviction"), "%s"), "the server refuses .*: OOM command not allowed", "the server is over its maxmemory: it needs room, or a higher maxmemory", true, "OOM"},
 		{"READONLY", at(real("--replicaof", "127.0.0.1 1"), "%s"), "(READONLY You can't write|it is a replica: a lock taken here excludes nobody)", "its master", true, "replica"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -164,9 +155,7 @@ func TestMessages(t *testing.T) {
 func startSentinel(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "sentinel.conf")
-	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	l.Close()
+	port := freePort(t)
 	must.Do(t, os.WriteFile(file, []byte("port "+port+"\nbind 127.0.0.1\n"), 0o600))
 	cmd := exec.Command("redis-server", file, "--sentinel")
 	cmd.Dir = filepath.Dir(file)
@@ -201,8 +190,7 @@ func startNode(t *testing.T) string {
 func startBusy(t *testing.T) string {
 	t.Helper()
 	address := realredis.Start(t, "--busy-reply-threshold", "1")
-	c := must.Get(redis.Dial("tcp", address))(t)
-	t.Cleanup(func() { c.Close() })
+	c := dial(t, address)
 	must.Do(t, c.Send("EVAL", "while true do end", 0))
 	must.Do(t, c.Flush())
 	until(t, "it is busy", func() bool {

@@ -16,7 +16,7 @@ import (
 // is read, written or made.
 func TestMetricsNeverStopTheCommand(t *testing.T) {
 	t.Parallel()
-	address := startOld(t, "7.0")
+	address := startServer(t, "7.0")
 	fail := func(err error) {
 		if err != nil {
 			t.Fatal(err)
@@ -54,7 +54,7 @@ func TestMetricsNeverStopTheCommand(t *testing.T) {
 			}
 			defer os.Chmod(filepath.Dir(file), 0o755) //nolint:errcheck // one case takes the folder away
 			began := time.Now()
-			out, errs, status := cli(t, []string{"SETNXLOCK_REDIS=" + address},
+			out, errs, status := cli(t, using(address),
 				"run", "--metrics-file", file, name, "--", "sh", "-c", "echo under; exit 3")
 			if out != "under\n" || status != 3 || time.Since(began) > 30*time.Second {
 				t.Errorf("%q, %d after %v: %s", out, status, time.Since(began), errs)

@@ -27,7 +27,7 @@ func TestOperatingPage(t *testing.T) {
 		if len(all) == 0 {
 			continue
 		}
-		address := startReal(t)
+		address := realredis.Start(t)
 		path := cliFor(t, address)
 		for _, b := range all {
 			commands += runBlock(t, b, address, ".", path)
@@ -93,7 +93,7 @@ func TestInteropMigrationPage(t *testing.T) {
 	}
 	commands := 0
 	for _, b := range blocks(t, "console", "docs/migration.md") {
-		address := startReal(t)
+		address := realredis.Start(t)
 		_, port, _ := net.SplitHostPort(address)
 		commands += runBlock(t, b, address, dir, cliFor(t, address), "PORT="+port,
 			"PYTHONPATH="+clients+"/redis-py-2.9.1", "PYTHONWARNINGS=ignore", "CLASSPATH="+clients+"/jedis-lock/*")

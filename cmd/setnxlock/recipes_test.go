@@ -4,7 +4,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/duration"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/internal/must"
 )
 
@@ -28,7 +28,7 @@ type kitchen struct {
 
 func newKitchen(t *testing.T) *kitchen {
 	t.Parallel()
-	k := &kitchen{t, startReal(t), t.TempDir()}
+	k := &kitchen{t, realredis.Start(t), t.TempDir()}
 	k.has("report.sh", "#!/bin/sh\necho the report is written\n")
 	return k
 }
@@ -50,20 +50,16 @@ func (k *kitchen) command(env []string, words ...string) *exec.Cmd {
 	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Dir = k.dir
 	cmd.Env = append([]string{"HOME=" + k.dir, "GORACE=" + noRaceSleep}, env...)
-	cmd.Env = append(cmd.Env, "PATH="+k.dir+":"+os.Getenv("PATH"), "SETNXLOCK_REDIS="+k.address)
+	cmd.Env = append(append(cmd.Env, "PATH="+k.dir+":"+os.Getenv("PATH")), using(k.address)...)
 	return cmd
 }
 
 // serves runs a program, and demands what it says and its status.
 func (k *kitchen) serves(cmd *exec.Cmd, says string, status int) {
 	k.Helper()
-	out, err := cmd.CombinedOutput()
-	var ended *exec.ExitError
-	if err != nil && !errors.As(err, &ended) {
-		k.Fatal(err)
-	}
-	if got := cmd.ProcessState.ExitCode(); string(out) != says || got != status {
-		k.Errorf("%q says %q with status %d, want %q, %d", cmd.Args, out, got, says, status)
+	out, errs, got := finish(k, cmd)
+	if out+errs != says || got != status {
+		k.Errorf("%q says %q with status %d, want %q, %d", cmd.Args, out+errs, got, says, status)
 	}
 }
 

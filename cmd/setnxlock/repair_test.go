@@ -4,14 +4,12 @@ package main
 
 import (
 	"fmt"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
-	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
 // An onKey is a key and what is on it; ttl in seconds, 0 for none.
@@ -50,13 +48,7 @@ func everyServer(t *testing.T, versions []string, f func(t *testing.T, address s
 	for _, version := range versions {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			address := ""
-			if version == "real" {
-				address = startReal(t)
-			} else {
-				address = startOld(t, version)
-			}
-			f(t, address)
+			f(t, startServer(t, version))
 		})
 	}
 }
@@ -134,9 +126,7 @@ func TestRepair(t *testing.T) {
 		for line := range s.lines {
 			out += line + "\n"
 		}
-		if got := s.status(); got != 0 {
-			t.Errorf("exit status %d: %s", got, s.errs)
-		}
+		s.want(0, "")
 		for _, want := range []string{
 			"resque:lock:a: remove\n  why   its time passed at 2023-11-14 22:13:20 UTC, and it has no TTL\n  seen  integer seconds 1700000000, TTL none; unchanged for 1",
 			"like  resque-lock, resque-lock-timeout, node-resque (likely: resque-lock writes integer seconds; its keys are called resque:lock:NAME)",
@@ -169,36 +159,11 @@ func TestRepair(t *testing.T) {
 
 // Without WATCH nothing is changed.
 func TestRepairNeedsWatch(t *testing.T) {
-	old := startOld(t, "2.0")
+	old := startServer(t, "2.0")
 	dead := onKey{"resque:lock:a", "1200000000", 0}
 	put(t, old, dead)
 	if out, status := command(t, old, "repair", "--lease", "1s", "--yes", "--dialect", "resque-lock", dead.key); status != statusUnavailable || !strings.Contains(out, "no WATCH") {
 		t.Errorf("on 2.0: %d, %s", status, out)
 	}
 	untouched(t, old, dead)
-}
-
-// At a terminal it asks whose the locks are and whether to go on; anything but yes changes nothing.
-func TestRepairAsks(t *testing.T) {
-	t.Parallel()
-	realredis.Need(t, "script", "bsdutils") // which gives a command a terminal
-	address := startOld(t, "7.0")
-	dead := onKey{"resque:lock:a", "1700000000", 0}
-	put(t, address, dead)
-	answer := func(lines string) (out string, status int) {
-		cmd := exec.Command("script", "-qec", "setnxlock --redis "+address+" repair --lease 1s --match 'resque:lock:*'", "/dev/null")
-		cmd.Stdin = strings.NewReader(lines)
-		b, _ := cmd.CombinedOutput()
-		return string(b), cmd.ProcessState.ExitCode()
-	}
-	if out, status := answer("resque-lock\nno\n"); status != 1 || !strings.Contains(out, "These keys look like locks of node-resque, resque-lock") || !strings.Contains(out, "Do this? [y/N]") {
-		t.Errorf("no: %d, %s", status, out)
-	}
-	untouched(t, address, dead)
-	if out, status := answer("resque-lock\nyes\n"); status != 0 || !strings.Contains(out, "resque:lock:a: removed") {
-		t.Errorf("yes: %d, %s", status, out)
-	}
-	if v := ask(t, address, "GET", dead.key); v != nil {
-		t.Errorf("it is still there: %s", v)
-	}
 }

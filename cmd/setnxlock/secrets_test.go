@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -79,40 +78,17 @@ func (p *place) serve(c net.Conn, config *tls.Config) {
 		t := tls.Server(replayed{c, r}, config)
 		c, r = t, bufio.NewReader(t)
 	}
-	for {
-		words, err := request(r)
-		if err != nil {
-			return
-		}
+	answersFrom(r, c, func(words []string) string {
 		if slices.ContainsFunc(words, func(w string) bool { return strings.Contains(w, "s3cr3t") }) {
 			p.mu.Lock()
 			*came = true
 			p.mu.Unlock()
 		}
-		io.WriteString(c, p.answer(words)) //nolint:errcheck // the next read sees it
-	}
-}
-
-// request reads a command.
-func request(r *bufio.Reader) (words []string, err error) {
-	line, err := r.ReadString('\n')
-	n, _ := strconv.Atoi(strings.Trim(line, "*\r\n"))
-	for range n {
-		if line, err = r.ReadString('\n'); err != nil {
-			return nil, err
-		}
-		size, _ := strconv.Atoi(strings.Trim(line, "$\r\n"))
-		word := make([]byte, size+2)
-		if _, err = io.ReadFull(r, word); err != nil {
-			return nil, err
-		}
-		words = append(words, string(word[:size]))
-	}
-	return words, err
+		return p.answer(words)
+	})
 }
 
 func (p *place) answer(words []string) string {
-	bulk := func(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
 	list := func(all ...string) string {
 		text := fmt.Sprintf("*%d\r\n", len(all))
 		for _, s := range all {

@@ -34,7 +34,7 @@ func has(set uint64, sig syscall.Signal) bool { return set>>(sig-1)&1 == 1 }
 // What nohup and a shell's & have setnxlock ignore, the command ignores too, and it does not
 // end the wait. Other signals are heard as ever.
 func TestIgnoredSignalsStayIgnored(t *testing.T) {
-	address := startOld(t, "2.4")
+	address := startServer(t, "2.4")
 	for _, how := range []struct {
 		name, script string
 		signals      []syscall.Signal
@@ -87,7 +87,7 @@ func childOf(t *testing.T, pid int) int {
 
 // Nobody renews the lock of a setnxlock that was killed, so the command must not go on.
 func TestCommandDiesWithUs(t *testing.T) {
-	address := startOld(t, "2.6")
+	address := startServer(t, "2.6")
 	s := puppets(t, address)
 	s.tell("ignore") // SIGTERM
 	s.signal(syscall.SIGKILL)

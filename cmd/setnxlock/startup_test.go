@@ -81,7 +81,7 @@ func beforeMain(t *testing.T, file string) {
 
 // whileItWaits looks at the memory of a run that waits for a lock in vain.
 func whileItWaits(t *testing.T, file string) {
-	address := startOld(t, "2.6.12")
+	address := startServer(t, "2.6.12")
 	c := must.Get(redis.Dial("tcp", address))(t)
 	defer c.Close()
 	must.Get(c.Do("SET", "job", "another's", "EX", 600))(t)

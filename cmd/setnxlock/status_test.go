@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"regexp"
 	"strings"
 	"syscall"
@@ -56,7 +57,7 @@ func TestExitStatuses(t *testing.T) {
 		"69": {
 			"no server":      script("--redis 127.0.0.1:1", "exit 0"),
 			"none in time":   script("--redis 127.0.0.1:1 --wait 50ms", "exit 0"),
-			"not safe there": script("--redis "+startOld(t, "2.0")+" --algorithm tx", "exit 0"),
+			"not safe there": script("--redis "+startServer(t, "2.0")+" --algorithm tx", "exit 0"),
 			"wrong password": script("--redis redis://:x@"+at, "exit 0"),
 		},
 		"75": {
@@ -77,7 +78,7 @@ func TestExitStatuses(t *testing.T) {
 			"getset":               script("--algorithm getset", del),
 			"a quorum":             script("--algorithm redlock --timeout 1m", del),
 			"several":              {"run", "a", "b", "--", "sh", "-c", "setnxlock release a --force --yes >&2"},
-			"adopted too late":     {"sh", `h=$(setnxlock run --detach gone -- sh -c 'echo "$SETNXLOCK_HANDLE"'); setnxlock release --token "$h"; exec setnxlock run --adopt "$h" -- touch never`},
+			"adopted too late":     {"sh", "-c", `h=$(setnxlock run --detach gone -- sh -c 'echo "$SETNXLOCK_HANDLE"'); setnxlock release --token "$h"; exec setnxlock run --adopt "$h" -- touch never`},
 		},
 		"126": {"not executable": {"run", "job", "--", noexec}, "a folder": {"run", "job", "--", os.TempDir()}},
 		"127": {"nonesuch": {"run", "job", "--", "nonesuch"}},
@@ -116,13 +117,12 @@ func TestExitStatuses(t *testing.T) {
 				case "128+N":
 					want = fmt.Sprint(128 + map[string]int{"by TERM": int(syscall.SIGTERM), "by KILL": int(syscall.SIGKILL)}[name])
 				}
-				var out, errs string
-				var got int
-				if args[0] == "sh" {
-					out, errs, got = cliOf(t, []string{"SETNXLOCK_REDIS=" + at}, "sh", "-c", args[1])
-				} else {
-					out, errs, got = cli(t, []string{"SETNXLOCK_REDIS=" + at}, args...)
+				if args[0] != "sh" {
+					args = append([]string{"setnxlock"}, args...)
 				}
+				cmd := exec.Command(args[0], args[1:]...)
+				cmd.Env = append(os.Environ(), using(at)...)
+				out, errs, got := finish(t, cmd)
 				if fmt.Sprint(got) != want {
 					t.Errorf("%q exits %d, want %s: %s%s", args, got, want, out, errs)
 				}
@@ -139,6 +139,5 @@ func TestExitStatuses(t *testing.T) {
 	// A release that can't reach the server leaves the command's status.
 	s := puppets(t, at)
 	server.Kill()
-	fmt.Fprintln(s.in, "exit 5")
-	s.want(5, "could not be released (it ends by itself at ")
+	s.exits(5, 5, "could not be released (it ends by itself at ")
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/internal/must"
 )
 
@@ -21,7 +22,7 @@ import (
 func TestSurveyStreams(t *testing.T) {
 	t.Parallel()
 	const many = 50_000
-	address := startReal(t)
+	address := realredis.Start(t)
 	c := must.Get(redis.Dial("tcp", address))(t)
 	defer c.Close()
 	fill := func(from, to int) {

@@ -3,11 +3,8 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +26,7 @@ func TestSurvey(t *testing.T) {
 	token := "94213c24deadbeef94213c24deadbeef"
 	for _, version := range []string{"1.2", "2.4", "7.0"} {
 		t.Run(version, func(t *testing.T) {
-			address := startOld(t, version)
+			address := startServer(t, version)
 			set := func(key, value string, ttl int) {
 				ask(t, address, "SET", key, value)
 				if ttl > 0 {
@@ -143,27 +140,17 @@ func TestSurveyOfAnotherScan(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			at := serve(t, func(c net.Conn) {
-				r := bufio.NewReader(c)
-				for {
-					words, err := request(r)
-					if err != nil {
-						return
-					}
-					answer := ":1\r\n"
-					switch words[0] {
-					case "SCAN":
-						answer = test.scan
-					case "GETRANGE":
-						answer = "$10\r\n1795230000\r\n"
-					case "PTTL":
-						answer = ":-1\r\n"
-					}
-					if _, err := io.WriteString(c, answer); err != nil {
-						return
-					}
+			at := serve(t, answers(func(words []string) string {
+				switch words[0] {
+				case "SCAN":
+					return test.scan
+				case "GETRANGE":
+					return bulk("1795230000")
+				case "PTTL":
+					return ":-1\r\n"
 				}
-			})
+				return ":1\r\n"
+			}))
 			out, errs, status := cli(t, nil, "survey", "--redis", at)
 			if status != test.status || !strings.Contains(errs, test.says) || strings.Contains(errs, "redigo") {
 				t.Errorf("%d: %s%s", status, out, errs)

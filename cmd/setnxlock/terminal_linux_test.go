@@ -19,11 +19,19 @@ import (
 // is shown there.
 func onTerminal(t *testing.T, columns uint16, env []string, args ...string) string {
 	t.Helper()
+	shown, _ := answered(t, columns, env, "", args...)
+	return shown
+}
+
+// answered runs setnxlock on a terminal on which somebody types, and returns what is shown there.
+func answered(t *testing.T, columns uint16, env []string, types string, args ...string) (shown string, status int) {
+	t.Helper()
 	cmd, master := startOnTerminal(t, columns, env, args...)
 	defer master.Close()
-	shown, _ := io.ReadAll(master) // ends in EIO when the last one has closed the terminal
-	cmd.Wait()                     //nolint:errcheck // the status is the scripts' to test
-	return strings.ReplaceAll(string(shown), "\r\n", "\n")
+	must.Get(io.WriteString(master, types))(t)
+	b, _ := io.ReadAll(master) // ends in EIO when the last one has closed the terminal
+	cmd.Wait()                 //nolint:errcheck // the status is the caller's to judge
+	return strings.ReplaceAll(string(b), "\r\n", "\n"), cmd.ProcessState.ExitCode()
 }
 
 // startOnTerminal starts setnxlock on a terminal, and returns the other end of that.
@@ -32,15 +40,9 @@ func startOnTerminal(t *testing.T, columns uint16, env []string, args ...string)
 	master := must.Get(os.OpenFile("/dev/ptmx", os.O_RDWR, 0))(t)
 	fd := int(master.Fd())
 	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
-	}
-	if err == nil {
-		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: columns})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	must.Do(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
+	must.Do(t, unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: columns}))
 	tty := must.Get(os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0))(t)
 	cmd := exec.Command("setnxlock", args...)
 	cmd.Env = append(append(os.Environ(), "TERM=xterm"), env...)
@@ -54,8 +56,8 @@ func startOnTerminal(t *testing.T, columns uint16, env []string, args ...string)
 // lease at any width; elsewhere, and on a terminal whose lines can't be wiped, on one line that stays.
 func TestWaitingLine(t *testing.T) {
 	t.Parallel()
-	address := startOld(t, "2.4")
-	env := []string{"SETNXLOCK_REDIS=" + address}
+	address := startServer(t, "2.4")
+	env := using(address)
 	full := `waiting for "job": somebody since \d\d:\d\d, until \d\d:\d\d:\d\d unless renewed`
 	for _, columns := range []uint16{40, 80, 200} {
 		ask(t, address, "SETEX", "job", 1000, "somebody")
@@ -138,5 +140,54 @@ func TestRaceExploreBar(t *testing.T) {
 	}
 	if quiet := onTerminal(t, 80, []string{"TERM=dumb"}, "race", "explore", "--algorithm", "tx:classic", "--attempts", "1"); strings.Contains(quiet, "\x1b") {
 		t.Errorf("on a dumb terminal: %q", quiet)
+	}
+}
+
+// A command at a terminal asks before it changes anything or holds up a server, says what an answer means, and does
+// only what a yes allows.
+func TestQuestions(t *testing.T) {
+	t.Parallel()
+	old, real := startServer(t, "2.4"), startServer(t, "real")
+	put(t, old, onKey{"job:fence:{job}", "900", 0}, onKey{"resque:lock:a", "1700000000", 0}, onKey{"page", "<html>", 0})
+	if out, status := command(t, real, "run", "--owner", "nightly", "--detach", "job", "--", "true"); status != 0 {
+		t.Fatal(out)
+	}
+	fences := []string{"fences", "--remove", "job"}
+	repair := []string{"repair", "--lease", "1s", "--match", "resque:lock:*"}
+	const passed = "900\n1 counter of fences\nThe next fence of these locks is 1. A storage that remembers a higher one\n" +
+		"refuses every holder until they have passed it. Remove the counters? [y/N] "
+	for _, test := range []struct {
+		args    []string
+		types   string
+		status  int
+		says    []string
+		address string
+		key     string
+		left    int64
+	}{
+		{fences, "n\n", 1, []string{passed}, old, "job:fence:{job}", 1},
+		{fences, "\n", 1, []string{passed}, old, "job:fence:{job}", 1},
+		{fences, "y\n", 0, []string{passed}, old, "job:fence:{job}", 0},
+		{[]string{"release", "--force", "job"}, "n\n", 1, []string{"Remove it? Its holder, nightly@", "works on until its next renewal fails, and ends then", "nothing was changed"}, real, "job", 1},
+		{[]string{"release", "--force", "job"}, "yes\n", 0, []string{"job: removed"}, real, "job", 0},
+		{[]string{"release", "--force", "page"}, "\n", 1, []string{"It may be no lock: any text looks like this. Its holder is not told. It works on until it looks at the key again"}, old, "page", 1},
+		{[]string{"release", "--force", "page"}, "y\n", 0, []string{"page: removed"}, old, "page", 0},
+		{[]string{"survey"}, "n\n", 1, []string{"KEYS blocks it while it lists all keys (1). Go on? [y/N]", "nothing was changed"}, old, "resque:lock:a", 1},
+		{[]string{"survey"}, "y\n", 0, []string{"KEYS blocks it while it lists all keys (1). Go on? [y/N]", "1 of 1 keys look like locks"}, old, "resque:lock:a", 1},
+		{repair, "y\nresque-lock\nno\n", 1, []string{"These keys look like locks of node-resque, resque-lock", "Do this? [y/N]"}, old, "resque:lock:a", 1},
+		{repair, "y\nresque-lock\nyes\n", 0, []string{"resque:lock:a: removed"}, old, "resque:lock:a", 0},
+	} {
+		shown, status := answered(t, 200, using(test.address), test.types, test.args...)
+		if left := ask(t, test.address, "EXISTS", test.key); status != test.status || left != test.left {
+			t.Errorf("%q, %q: status %d, %v are left:\n%s", test.args, test.types, status, left, shown)
+		}
+		for _, want := range test.says {
+			if !strings.Contains(shown, want) {
+				t.Errorf("%q, %q: no %q in\n%s", test.args, test.types, want, shown)
+			}
+		}
+		if test.args[0] == "survey" && strings.Contains(shown, "resque:lock:a ") != (status == 0) {
+			t.Errorf("%q: %s", test.types, shown)
+		}
 	}
 }

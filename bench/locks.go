@@ -28,7 +28,7 @@ const ttl = 30 * time.Second
 type subject struct {
 	name  string
 	waits bool // for a key that another has
-	open  func(m *meter) (*client, error)
+	open  func(s *server, m *meter) (*client, error)
 }
 
 // A client belongs to one process, whose goroutines share it.
@@ -47,22 +47,22 @@ const (
 // they run, a lock written by hand and those of other libraries. All of ours are as they come.
 func subjects(s *server) []subject {
 	list := []subject{
-		{twoPings, false, pings(s)},
-		{s.auto.Name, true, ours(s, s.auto.Algorithm)},
+		{twoPings, false, pings},
+		{s.auto.Name, true, ours(s.auto.Algorithm)},
 	}
 	for _, family := range []string{"tx", "getset"} {
 		if name, a := best(s, family); name != "" && name != s.auto.Name {
-			list = append(list, subject{name, false, ours(s, a)})
+			list = append(list, subject{name, false, ours(a)})
 		}
 	}
 	if !s.atLeast("2.6.12") { // no SET NX PX
 		return list
 	}
 	return append(list,
-		subject{byHand, false, written(s)},
-		subject{"redislock", true, bsm(s)},
-		subject{"redsync", true, redsyncs(s)},
-		subject{"rueidislock", true, rueidisLock(s)})
+		subject{byHand, false, written},
+		subject{"redislock", true, bsm},
+		subject{"redsync", true, redsyncs},
+		subject{"rueidislock", true, rueidisLock})
 }
 
 // best is the best lock of a family that the server has; "" if it has none.
@@ -87,24 +87,22 @@ func pool(m *meter, address string) *redis.Pool {
 }
 
 // pings are the floor: one instead of an acquisition, one instead of a release.
-func pings(s *server) func(*meter) (*client, error) {
-	return func(m *meter) (*client, error) {
-		p := pool(m, s.address)
-		ping := func(context.Context) error {
-			c := p.Get()
-			defer c.Close()
-			_, err := c.Do("PING")
-			return err
-		}
-		return &client{
-			lock:  func(ctx context.Context, _ string) (func(context.Context) error, error) { return ping, ping(ctx) },
-			close: func() { p.Close() },
-		}, nil
+func pings(s *server, m *meter) (*client, error) {
+	p := pool(m, s.address)
+	ping := func(context.Context) error {
+		c := p.Get()
+		defer c.Close()
+		_, err := c.Do("PING")
+		return err
 	}
+	return &client{
+		lock:  func(ctx context.Context, _ string) (func(context.Context) error, error) { return ping, ping(ctx) },
+		close: func() { p.Close() },
+	}, nil
 }
 
-func ours(s *server, a protocol.Algorithm) func(*meter) (*client, error) {
-	return func(m *meter) (*client, error) {
+func ours(a protocol.Algorithm) func(*server, *meter) (*client, error) {
+	return func(s *server, m *meter) (*client, error) {
 		p := pool(m, s.address)
 		k := compat.New(p, a, compat.Options{})
 		return &client{
@@ -130,107 +128,99 @@ var (
 )
 
 // written is what one writes by oneself since 2.6.12: SET NX PX, and a script. It does not wait.
-func written(s *server) func(*meter) (*client, error) {
-	return func(m *meter) (*client, error) {
-		p := pool(m, s.address)
-		return &client{
-			lock: func(_ context.Context, key string) (func(context.Context) error, error) {
-				var b [16]byte
-				rand.Read(b[:]) //nolint:errcheck // it never fails
-				token := base64.RawURLEncoding.EncodeToString(b[:])
+func written(s *server, m *meter) (*client, error) {
+	p := pool(m, s.address)
+	return &client{
+		lock: func(_ context.Context, key string) (func(context.Context) error, error) {
+			var b [16]byte
+			rand.Read(b[:]) //nolint:errcheck // it never fails
+			token := base64.RawURLEncoding.EncodeToString(b[:])
+			c := p.Get()
+			defer c.Close()
+			if _, err := redis.String(c.Do("SET", key, token, "NX", "PX", ttl.Milliseconds())); err != nil {
+				return nil, err
+			}
+			return func(context.Context) error {
 				c := p.Get()
 				defer c.Close()
-				if _, err := redis.String(c.Do("SET", key, token, "NX", "PX", ttl.Milliseconds())); err != nil {
-					return nil, err
+				n, err := redis.Int(delIfOurs.Do(c, key, token))
+				if err == nil && n != 1 {
+					err = errNotOurs
 				}
-				return func(context.Context) error {
-					c := p.Get()
-					defer c.Close()
-					n, err := redis.Int(delIfOurs.Do(c, key, token))
-					if err == nil && n != 1 {
-						err = errNotOurs
-					}
-					return err
-				}, nil
-			},
-			close: func() { p.Close() },
-		}, nil
-	}
+				return err
+			}, nil
+		},
+		close: func() { p.Close() },
+	}, nil
 }
 
 // bsm is redislock over go-redis. It comes without a wait: this is the longer one of its two strategies.
-func bsm(s *server) func(*meter) (*client, error) {
-	return func(m *meter) (*client, error) {
-		c := goredis.NewClient(&goredis.Options{
-			Addr: s.address, PoolSize: 4096, MaxIdleConns: 4096, Dialer: m.dial,
-			DisableIdentity: true, // else old servers are asked for what they don't know
-		})
-		locks := redislock.New(c)
-		return &client{
-			lock: func(ctx context.Context, key string) (func(context.Context) error, error) {
-				wait := redislock.ExponentialBackoff(16*time.Millisecond, 512*time.Millisecond)
-				l, err := locks.Obtain(ctx, key, ttl, &redislock.Options{RetryStrategy: wait})
-				if err != nil {
-					return nil, err
-				}
-				return l.Release, nil
-			},
-			close: func() { c.Close() },
-		}, nil
-	}
+func bsm(s *server, m *meter) (*client, error) {
+	c := goredis.NewClient(&goredis.Options{
+		Addr: s.address, PoolSize: 4096, MaxIdleConns: 4096, Dialer: m.dial,
+		DisableIdentity: true, // else old servers are asked for what they don't know
+	})
+	locks := redislock.New(c)
+	return &client{
+		lock: func(ctx context.Context, key string) (func(context.Context) error, error) {
+			wait := redislock.ExponentialBackoff(16*time.Millisecond, 512*time.Millisecond)
+			l, err := locks.Obtain(ctx, key, ttl, &redislock.Options{RetryStrategy: wait})
+			if err != nil {
+				return nil, err
+			}
+			return l.Release, nil
+		},
+		close: func() { c.Close() },
+	}, nil
 }
 
 // redsyncs is redsync over redigo, which waits as it comes: 50 to 250 ms.
-func redsyncs(s *server) func(*meter) (*client, error) {
-	return func(m *meter) (*client, error) {
-		p := pool(m, s.address)
-		locks := redsync.New(redsyncredigo.NewPool(p))
-		return &client{
-			lock: func(ctx context.Context, key string) (func(context.Context) error, error) {
-				l := locks.NewMutex(key, redsync.WithExpiry(ttl), redsync.WithTries(1<<30))
-				if err := l.LockContext(ctx); err != nil {
-					return nil, err
+func redsyncs(s *server, m *meter) (*client, error) {
+	p := pool(m, s.address)
+	locks := redsync.New(redsyncredigo.NewPool(p))
+	return &client{
+		lock: func(ctx context.Context, key string) (func(context.Context) error, error) {
+			l := locks.NewMutex(key, redsync.WithExpiry(ttl), redsync.WithTries(1<<30))
+			if err := l.LockContext(ctx); err != nil {
+				return nil, err
+			}
+			return func(ctx context.Context) error {
+				ok, err := l.UnlockContext(ctx)
+				if err == nil && !ok {
+					err = errNotOurs
 				}
-				return func(ctx context.Context) error {
-					ok, err := l.UnlockContext(ctx)
-					if err == nil && !ok {
-						err = errNotOurs
-					}
-					return err
-				}, nil
-			},
-			close: func() { p.Close() },
-		}, nil
-	}
+				return err
+			}, nil
+		},
+		close: func() { p.Close() },
+	}, nil
 }
 
 // rueidisLock locks one key, not the three of its default, as the others do. From 6.2 on the server
 // notifies it; an acquisition that took longer than its default of 20 ms would then wait for ever.
-func rueidisLock(s *server) func(*meter) (*client, error) {
-	return func(m *meter) (*client, error) {
-		old, next := !s.atLeast("6.2"), time.Second
-		if old {
-			next = 20 * time.Millisecond
-		}
-		locks, err := rueidislock.NewLocker(rueidislock.LockerOption{
-			KeyMajority: 1, KeyValidity: ttl, KeyPrefix: prefix + "rueidis",
-			TryNextAfter: next, FallbackSETPX: old,
-			ClientOption: rueidis.ClientOption{
-				InitAddress: []string{s.address}, DisableCache: old, AlwaysRESP2: old,
-				DialCtxFn: func(ctx context.Context, address string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
-					return m.dial(ctx, "tcp", address)
-				},
-			},
-		})
-		if err != nil {
-			return nil, err
-		}
-		return &client{
-			lock: func(ctx context.Context, key string) (func(context.Context) error, error) {
-				_, cancel, err := locks.WithContext(ctx, key)
-				return func(context.Context) error { cancel(); return nil }, err // it does not say how the release went
-			},
-			close: locks.Close,
-		}, nil
+func rueidisLock(s *server, m *meter) (*client, error) {
+	old, next := !s.atLeast("6.2"), time.Second
+	if old {
+		next = 20 * time.Millisecond
 	}
+	locks, err := rueidislock.NewLocker(rueidislock.LockerOption{
+		KeyMajority: 1, KeyValidity: ttl, KeyPrefix: prefix + "rueidis",
+		TryNextAfter: next, FallbackSETPX: old,
+		ClientOption: rueidis.ClientOption{
+			InitAddress: []string{s.address}, DisableCache: old, AlwaysRESP2: old,
+			DialCtxFn: func(ctx context.Context, address string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+				return m.dial(ctx, "tcp", address)
+			},
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &client{
+		lock: func(ctx context.Context, key string) (func(context.Context) error, error) {
+			_, cancel, err := locks.WithContext(ctx, key)
+			return func(context.Context) error { cancel(); return nil }, err // it does not say how the release went
+		},
+		close: locks.Close,
+	}, nil
 }

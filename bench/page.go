@@ -2,23 +2,17 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
-	"image/color"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
 )
 
 // measured are the results on one server, by workload.
@@ -49,11 +43,7 @@ func (p *page) write(docs string) error {
 		return err
 	}
 	for _, c := range p.charts() {
-		svg, err := c.svg()
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(dir, c.file), svg, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, c.file), c.svg(), 0o644); err != nil {
 			return err
 		}
 	}
@@ -190,7 +180,7 @@ type bar struct {
 	name  string
 	value float64
 	label string
-	ours  bool
+	color string
 }
 
 // charts are of the first server that peers run on, or of the first.
@@ -219,16 +209,15 @@ func (p *page) charts() []chart {
 		c := chart{file: l.file, title: l.title}
 		results := m.results[l.workload]
 		for _, r := range results {
-			name, ours := r.name, true
+			name, color := r.name, "#9a9a9a"
 			switch name {
 			case m.auto.Name:
-				name = "setnxlock"
+				name, color = "setnxlock", "#0072b2"
 			case byHand, "redislock", "redsync", "rueidislock":
-				ours = false
 			default:
 				continue // in the table
 			}
-			c.bars = append(c.bars, bar{name, l.value(r, results[0]), l.label(r, results[0]), ours})
+			c.bars = append(c.bars, bar{name, l.value(r, results[0]), l.label(r, results[0]), color})
 		}
 		charts = append(charts, c)
 	}
@@ -237,63 +226,28 @@ func (p *page) charts() []chart {
 
 // Sizes, in points: the text of a picture as wide as a telephone is as big as the page's.
 const (
-	width = 400
-	row   = 34
-	size  = 16
-)
-
-var (
-	mine   = color.RGBA{0x00, 0x72, 0xb2, 255}
-	theirs = color.RGBA{0x9a, 0x9a, 0x9a, 255}
+	width      = 400
+	row        = 34
+	names      = 112 // the bars begin beside the names
+	longestBar = 200
 )
 
 // svg draws the chart on white, whatever the reader's theme is.
-func (c chart) svg() ([]byte, error) {
-	sans := font.Font{Typeface: "Liberation", Variant: "Sans"}
-	p := plot.New()
-	p.Title.Text = c.title
-	p.Title.TextStyle.Font = font.From(sans, size+1)
-	p.Title.Padding = 6
-	p.HideX()
-	p.Y.LineStyle.Width, p.Y.Tick.LineStyle.Width, p.Y.Tick.Length = 0, 0, 0
-	p.Y.Tick.Label.Font = font.From(sans, size)
-	var names, labels []string
-	var ends []plotter.XY
-	for i := len(c.bars) - 1; i >= 0; i-- { // from the bottom up
-		b := c.bars[i]
-		bars, err := plotter.NewBarChart(plotter.Values{b.value}, row*2/3)
-		if err != nil {
-			return nil, err
-		}
-		bars.Horizontal, bars.XMin, bars.LineStyle.Width, bars.Color = true, float64(len(names)), 0, theirs
-		if b.ours {
-			bars.Color = mine
-		}
-		p.Add(bars)
-		ends = append(ends, plotter.XY{X: b.value, Y: float64(len(names))})
-		names, labels = append(names, b.name), append(labels, " "+b.label)
-	}
-	text, err := plotter.NewLabels(plotter.XYLabels{XYs: ends, Labels: labels})
-	if err != nil {
-		return nil, err
-	}
-	for i := range text.TextStyle {
-		text.TextStyle[i].Font, text.TextStyle[i].YAlign = font.From(sans, size), draw.YCenter
-	}
-	p.Add(text)
-	p.NominalY(names...)
-	p.X.Min, p.X.Max = 0, p.X.Max*1.5 // room for the labels
-	canvas := vgsvg.New(width, vg.Length(row*(len(names)+1)+24))
-	all := draw.New(canvas)
-	all.SetColor(color.White)
-	all.Fill(all.Rectangle.Path())
-	p.Draw(draw.Crop(all, 16, -8, 8, -12))
+func (c chart) svg() []byte {
+	most := slices.MaxFunc(c.bars, func(x, y bar) int { return cmp.Compare(x.value, y.value) }).value
 	var b bytes.Buffer
-	if _, err := canvas.WriteTo(&b); err != nil {
-		return nil, err
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%dpt" height="%dpt" viewBox="0 0 %[1]d %[2]d" font-family="Liberation Sans,Arial,sans-serif" font-size="16">
+<rect width="100%%" height="100%%" fill="#fff"/>
+<text x="50%%" y="24" text-anchor="middle" font-size="17">%[3]s</text>
+`, width, row*(len(c.bars)+1)+16, c.title)
+	for i, bar := range c.bars {
+		top, long := row*(i+1)+6, longestBar*bar.value/most
+		fmt.Fprintf(&b, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>", names-8, top+17, bar.name)
+		fmt.Fprintf(&b, "<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"22\" fill=\"%s\"/>", names, top, long, bar.color)
+		fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%d\">%s</text>\n", names+long+6, top+17, bar.label)
 	}
-	family := []byte("font-family:Liberation Sans")
-	return bytes.ReplaceAll(b.Bytes(), family, append(family, ",Arial,sans-serif"...)), nil
+	b.WriteString("</svg>\n")
+	return b.Bytes()
 }
 
 func processor() string {

@@ -53,7 +53,7 @@ func (w workload) run(ctx context.Context, s *server, turns int) ([]result, erro
 			continue
 		}
 		m := &meter{distance: w.distance}
-		c, err := sub.open(m)
+		c, err := sub.open(s, m)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", sub.name, err)
 		}

@@ -197,11 +197,7 @@ func parseAddresses(of string, list []string) (all []address, err error) {
 func alikeInTLS(all []address) error {
 	for _, at := range all {
 		if at.tls != all[0].tls {
-			return exit.Because(
-				exit.Wrong,
-				errors.New("some of the servers are to be asked under TLS and others in plain text"),
-				"rediss:// before each of them, or before none",
-			)
+			return exit.Misuse("some of the servers are to be asked under TLS and others in plain text", "rediss:// before each of them, or before none")
 		}
 	}
 	return nil
@@ -220,9 +216,7 @@ func merged(all []address) (address, error) {
 		same = same && (of.db == 0 || at.db == 0 || of.db == at.db)
 		of.db = cmp.Or(of.db, at.db)
 		if !same {
-			return of, exit.Because(
-				exit.Wrong, errors.New("the addresses of a cluster differ in more than host and port"), "",
-			)
+			return of, exit.Misuse("the addresses of a cluster differ in more than host and port", "")
 		}
 	}
 	return of, nil

@@ -87,6 +87,14 @@ func (a *app) connect(ctx context.Context) (*deployment, error) {
 	return p, nil
 }
 
+// oneServer refuses what is done to the keys of one server where the flags name several.
+func (a *app) oneServer() error {
+	if len(a.redis.list) > 1 || a.cluster {
+		return exit.Misuse("this command reads one server, and --redis names several or a cluster", "give the address of one; of a cluster, of one master after the other")
+	}
+	return nil
+}
+
 // session is one connection to the only server there is. Close both, the
 // connection first.
 func (a *app) session(ctx context.Context) (*deployment, redis.Conn, error) {
@@ -114,7 +122,7 @@ func (a *app) deployment() (*deployment, error) {
 	}
 	switch {
 	case a.sentinel != "" && a.cluster:
-		return nil, exit.Because(exit.Wrong, errors.New("--sentinel and --cluster exclude each other"), "")
+		return nil, exit.Misuse("--sentinel and --cluster exclude each other", "")
 	case a.sentinel != "":
 		return a.sentinelDeployment(at)
 	case len(at) == 0:
@@ -127,8 +135,7 @@ func (a *app) deployment() (*deployment, error) {
 	case a.cluster:
 		return a.clusterDeployment(at)
 	case len(at) > 1 && a.algorithm != "redlock":
-		return nil, exit.Because(exit.Wrong, errors.New("--redis names several servers"),
-			"--algorithm redlock takes its locks on a majority of them; --cluster says that they are nodes of one cluster")
+		return nil, exit.Misuse("--redis names several servers", "--algorithm redlock takes its locks on a majority of them; --cluster says that they are nodes of one cluster")
 	}
 	p := &deployment{}
 	for _, one := range at {

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net"
 	"slices"
 	"strings"
@@ -20,7 +19,7 @@ const sentinelHint = "it is NAME@host:port, with further Sentinels after commas;
 func (a *app) sentinels() (name, list string, all []address, err error) {
 	name, list, ok := strings.Cut(a.sentinel, "@")
 	if !ok || name == "" || list == "" || strings.Contains(name, ":") {
-		return "", "", nil, exit.Because(exit.Wrong, errors.New("--sentinel does not name a master and its Sentinels"), sentinelHint)
+		return "", "", nil, exit.Misuse("--sentinel does not name a master and its Sentinels", sentinelHint)
 	}
 	args := strings.Split(list, ",")
 	for i, arg := range args {
@@ -40,11 +39,7 @@ func (a *app) sentinelDeployment(master []address) (*deployment, error) {
 		return nil, err
 	}
 	if len(master) > 1 {
-		return nil, exit.Because(
-			exit.Wrong,
-			errors.New("with --sentinel there is one --redis at the most"),
-			"its user, password, database and TLS are the master's",
-		)
+		return nil, exit.Misuse("with --sentinel there is one --redis at the most", "its user, password, database and TLS are the master's")
 	}
 	named := append(slices.Clip(master), sentinels...) // by the user
 	if len(master) == 0 {
@@ -66,11 +61,7 @@ func (a *app) sentinelDeployment(master []address) (*deployment, error) {
 	for i, at := range sentinels {
 		at, _ = new(secrets).as(at) // a Sentinel has a password of its own, or none
 		if at.network != "tcp" || at.db != 0 || like.network != "tcp" {
-			return nil, exit.Because(
-				exit.Wrong,
-				errors.New("a Sentinel has neither a socket nor a database in its address, and its master no socket"),
-				sentinelHint,
-			)
+			return nil, exit.Misuse("a Sentinel has neither a socket nor a database in its address, and its master no socket", sentinelHint)
 		}
 		sentinels[i] = at
 		hosts, known[at.host] = append(hosts, at.host), at

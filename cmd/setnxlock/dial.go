@@ -46,7 +46,7 @@ func (s *secrets) prepare() error {
 		}
 	}
 	if s.user != "" && s.password == "" {
-		return exit.Because(exit.Wrong, errors.New("--user wants a password"), "--password-file FILE, or "+passwordVariable)
+		return exit.Misuse("--user wants a password", "--password-file FILE, or "+passwordVariable)
 	}
 	var err error
 	s.tls, err = s.tlsConfig()
@@ -82,9 +82,7 @@ func (s *secrets) tlsConfig() (*tls.Config, error) {
 // fitsTLS refuses flags of TLS where no TLS is spoken.
 func (s *secrets) fitsTLS(spoken bool) error {
 	if !spoken && (s.caFile != "" || s.certFile != "" || s.serverName != "") {
-		return exit.Because(
-			exit.Wrong, errors.New("the --tls- flags want a --redis that speaks TLS"), "--redis rediss://host:port",
-		)
+		return exit.Misuse("the --tls- flags want a --redis that speaks TLS", "--redis rediss://host:port")
 	}
 	return nil
 }
@@ -96,7 +94,7 @@ func (s *secrets) as(at address) (address, error) {
 	case s.password == "":
 		at.user, at.password = "", at.user // redis://secret@host, as redis-cli has it
 	case s.user != "" && at.user != "" && s.user != at.user:
-		return at, exit.Because(exit.Wrong, errors.New("--user and --redis name two users"), "leave one of them out")
+		return at, exit.Misuse("--user and --redis name two users", "leave one of them out")
 	default:
 		at.user, at.password = cmp.Or(at.user, s.user), s.password
 	}

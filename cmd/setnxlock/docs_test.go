@@ -477,7 +477,7 @@ func messages(t *testing.T, dirs ...string) (all []string) {
 					switch {
 					case name == "Because", name == "Usage": // exit.Because(status, errors.New("…"), hint), exit.Usage(cmd, errors.New("…"))
 						text = firstArg(n.Args[1])
-					case name == "say" && dir == ".": // a.say("…")
+					case name == "say" && dir == ".", name == "Misuse": // a.say("…"), exit.Misuse("…", hint)
 						text = literal(n.Args[0])
 					}
 				}

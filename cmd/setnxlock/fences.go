@@ -67,8 +67,8 @@ type counter struct {
 }
 
 func (a *app) fences(ctx context.Context, keys []string, do fencesDo) error {
-	if len(a.redis.list) > 1 || a.cluster {
-		return exit.Because(exit.Wrong, errors.New("fences are of one server"), "give the address of one; of a cluster, of one master after the other")
+	if err := a.oneServer(); err != nil {
+		return err
 	}
 	p, c, err := a.session(ctx)
 	if err != nil {

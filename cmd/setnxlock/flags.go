@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/redlock"
@@ -27,18 +28,18 @@ const dialectHelp = `--dialect
   field, redis-py-2.9, jedis-lock, ...: setnxlock survey names those it finds.
 `
 
+// pageCommand makes a command that speaks to no server and prints a page.
+func (a *app) pageCommand(use, short, long string, page func(root *cobra.Command) string) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Long: long, Annotations: exit.Alone(""), RunE: func(cmd *cobra.Command, _ []string) error {
+		_, err := io.WriteString(a.out, page(cmd.Root()))
+		return err
+	}}
+}
+
 // flagsCommand lists what all commands that speak to a server share.
 func (a *app) flagsCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:         "flags",
-		Short:       "List the flags of all commands",
-		Long:        "Lists the flags of all commands that speak to a server, what their values may be, and the\nenvironment variables that stand for them.",
-		Annotations: map[string]string{"alone": "yes"},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := io.WriteString(a.out, flagsPage(cmd.Root()))
-			return err
-		},
-	}
+	return a.pageCommand("flags", "List the flags of all commands",
+		"Lists the flags of all commands that speak to a server, what their values may be, and the\nenvironment variables that stand for them.", flagsPage)
 }
 
 // flagsPage is what setnxlock flags writes.

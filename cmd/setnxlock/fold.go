@@ -77,56 +77,20 @@ func (f *folds) list() (single []verdict.Verdict, several []*fold) {
 	return single, several
 }
 
-var uuid = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`)
+var nameParts = sync.OnceValue(func() (p struct{ uuid, word, digits, stars *regexp.Regexp }) {
+	p.uuid = regexp.MustCompile(`[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`)
+	p.word, p.digits, p.stars = regexp.MustCompile(`[\pL\p{Nd}]+`), regexp.MustCompile(`\p{Nd}+`), regexp.MustCompile(`\*+`)
+	return p
 })
 
 // pattern is a key's name with * for each number, and for each long word with digits in it: user:17:token is one of
 // user:*:token, and so is user:fb2d0a1e-3f44-4e2e-8f0a-0123456789ab:token.
 func pattern(key string) string {
-	var b strings.Builder
-	star := func() {
-		if !strings.HasSuffix(b.String(), "*") {
-			b.WriteByte('*')
+	key = nameParts().word.ReplaceAllStringFunc(nameParts().uuid.ReplaceAllString(key, "0"), func(word string) string {
+		if len(word) >= 8 && strings.ContainsFunc(word, unicode.IsDigit) {
+			return "*"
 		}
-	}
-	inWord := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
-	key = uuid().ReplaceAllString(key, "0")
-	for key != "" {
-		end := strings.IndexFunc(key, func(r rune) bool { return !inWord(r) })
-		if end < 0 {
-			end = len(key)
-		}
-		word := key[:end]
-		switch digits := strings.ContainsFunc(word, unicode.IsDigit); {
-		case digits && len(word) >= 8:
-			star()
-		case digits:
-			for len(word) > 0 {
-				n := len(word) - len(strings.TrimLeftFunc(word, unicode.IsDigit))
-				if n > 0 {
-					star()
-					word = word[n:]
-					continue
-				}
-				n = strings.IndexFunc(word, unicode.IsDigit)
-				if n < 0 {
-					n = len(word)
-				}
-				b.WriteString(word[:n])
-				word = word[n:]
-			}
-		default:
-			b.WriteString(word)
-		}
-		key = key[end:]
-		if next := strings.IndexFunc(key, inWord); next > 0 {
-			b.WriteString(key[:next])
-			key = key[next:]
-		} else if next < 0 {
-			b.WriteString(key)
-			key = ""
-		}
-	}
-	return b.String()
+		return nameParts().digits.ReplaceAllString(word, "*")
+	})
+	return nameParts().stars.ReplaceAllString(key, "*")
 }

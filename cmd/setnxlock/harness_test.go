@@ -25,6 +25,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/internal/must"
+	"github.com/spf13/cobra"
 )
 
 // patience is how long tests wait for what others are about to do.
@@ -203,6 +204,19 @@ func ask(t testing.TB, address, name string, args ...any) any {
 // using is the environment in which setnxlock uses the server at an address.
 func using(address string) []string { return []string{"SETNXLOCK_REDIS=" + address} }
 
+// rootOf returns the command with all below it.
+func rootOf() *cobra.Command {
+	return (&app{in: os.Stdin, out: os.Stdout, errs: os.Stderr}).rootCommand()
+}
+
+// eachCommand calls f with every command below cmd.
+func eachCommand(cmd *cobra.Command, f func(*cobra.Command)) {
+	for _, below := range cmd.Commands() {
+		f(below)
+		eachCommand(below, f)
+	}
+}
+
 // finish runs a command to its end, and returns what it wrote. One that hangs is killed.
 func finish(t testing.TB, cmd *exec.Cmd) (out, errs string, status int) {
 	t.Helper()
@@ -370,4 +384,12 @@ func (b *syncBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.String()
+}
+
+// ofProcess reads a field of a process's status on Linux; "" if it is gone.
+func ofProcess(pid int, field string) string {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)) //nolint:errcheck // gone
+	_, rest, _ := strings.Cut(string(b), "\n"+field+":")
+	rest, _, _ = strings.Cut(rest, "\n")
+	return strings.TrimSuffix(strings.TrimSpace(rest), " kB")
 }

@@ -1,7 +1,8 @@
+//go:build unix
+
 package main
 
 import (
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,19 +17,17 @@ import (
 func TestFlagsAreShort(t *testing.T) {
 	aside := regexp.MustCompile(` \[.*\]$`)
 	flags := 0
-	var look func(cmd *cobra.Command)
-	look = func(cmd *cobra.Command) {
+	look := func(cmd *cobra.Command) {
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			flags++
 			if n := len(strings.Fields(aside.ReplaceAllString(f.Usage, ""))); n > 10 {
 				t.Errorf("%s --%s: %d words", cmd.CommandPath(), f.Name, n)
 			}
 		})
-		for _, below := range cmd.Commands() {
-			look(below)
-		}
 	}
-	look((&app{in: os.Stdin, out: os.Stdout, errs: os.Stderr}).rootCommand())
+	root := rootOf()
+	look(root)
+	eachCommand(root, look)
 	if flags < 60 {
 		t.Errorf("%d flags", flags)
 	}
@@ -37,7 +36,7 @@ func TestFlagsAreShort(t *testing.T) {
 // The first screen has every command, those first that are wanted most, and fits a terminal, with the prompt
 // that comes after it. So do the lines of every help.
 func TestFirstScreen(t *testing.T) {
-	root := (&app{in: os.Stdin, out: os.Stdout, errs: os.Stderr}).rootCommand()
+	root := rootOf()
 	page := overview(root)
 	lines := strings.Split(page, "\n") // the last is the prompt's
 	if len(lines) > 24 {
@@ -66,24 +65,19 @@ func TestFirstScreen(t *testing.T) {
 	fits("setnxlock", page)
 	fits("flags", flagsPage(root))
 	pages := 0
-	var all func(cmd *cobra.Command)
-	all = func(cmd *cobra.Command) {
-		for _, below := range cmd.Commands() {
-			if below.Name() == "completion" { // cobra's own
-				continue
-			}
-			var text strings.Builder
-			below.SetOut(&text)
-			below.Help() //nolint:errcheck // it is written to a Builder
-			pages++
-			fits(below.CommandPath(), text.String())
-			if strings.Contains(text.String(), "--redis ADDRESS") {
-				t.Errorf("%s: its help has the flags of all commands", below.CommandPath())
-			}
-			all(below)
+	eachCommand(root, func(cmd *cobra.Command) {
+		if strings.Contains(cmd.CommandPath(), "completion") { // cobra's own
+			return
 		}
-	}
-	all(root)
+		var text strings.Builder
+		cmd.SetOut(&text)
+		cmd.Help() //nolint:errcheck // it is written to a Builder
+		pages++
+		fits(cmd.CommandPath(), text.String())
+		if strings.Contains(text.String(), "--redis ADDRESS") {
+			t.Errorf("%s: its help has the flags of all commands", cmd.CommandPath())
+		}
+	})
 	if pages < 20 {
 		t.Errorf("%d pages", pages)
 	}

@@ -18,7 +18,7 @@ func (a *app) discard(h *held, signals *signals) {
 	until := h.Until()
 	handle, err := h.Detach(ctx)
 	if err == nil {
-		err = h.target.locks.ReleaseHandle(ctx, handle)
+		err = h.locks.ReleaseHandle(ctx, handle)
 	}
 	if err != nil {
 		a.say("the lock on %s could not be released (it ends by itself at %s): %v", named(h.Key()), verdict.Moment(until), sentence(err))

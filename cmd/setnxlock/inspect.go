@@ -80,7 +80,7 @@ func (a *app) inspect(keys []string, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	defer v.Close()
+	defer v.at.Close()
 	all, err := v.looks(ctx)
 	now := time.Now()
 	switch {
@@ -105,9 +105,9 @@ func (a *app) watch(keys []string, every time.Duration, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	defer v.Close()
-	if len(v.nodes) == 1 {
-		a.introduceUnasked(ctx, v.one())
+	defer v.at.Close()
+	if len(v.at.nodes) == 1 {
+		a.introduceUnasked(ctx, v.at.one())
 	}
 	var last []verdict.Verdict
 	for {
@@ -143,37 +143,29 @@ func changed(last, s verdict.Verdict) bool {
 		s.Until.IsZero() != last.Until.IsZero() || moved > 1500*time.Millisecond
 }
 
-// A view is what can be seen of keys, and removed from them.
-type view struct {
-	*deployment
-	*target
-}
-
-// view connects to where keys live.
-func (a *app) view(ctx context.Context, keys []string) (*view, error) {
+// view connects to where keys live, and returns what can be seen of them and removed from them.
+func (a *app) view(ctx context.Context, keys []string) (*target, error) {
 	key, err := a.all(keys)
 	if err != nil {
 		return nil, err
 	}
-	return a.viewOf(ctx, key, keys)
+	return a.viewOf(ctx, key)
 }
 
-// viewOf is the view of a key, or of several that were joined, with their
-// prefixes. asked are the keys as they were given.
-func (a *app) viewOf(ctx context.Context, key string, asked []string) (*view, error) {
+// viewOf is view for a key, or several that were joined, with their prefixes.
+func (a *app) viewOf(ctx context.Context, key string) (*target, error) {
 	p, err := a.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	v := &view{deployment: p, target: &target{key: key}}
 	if a.readable(split(key)) { // as it stands, whatever lock would be chosen for it
-		v.looks = func(ctx context.Context) ([]verdict.Verdict, error) { return a.lookAll(ctx, p.one(), []string{key}) }
-	} else if v.target, err = a.named(ctx, p, key, false, a.lockOptions()); err != nil {
-		p.Close()
-		return nil, err
+		return &target{at: p, key: key, looks: func(ctx context.Context) ([]verdict.Verdict, error) { return a.lookAll(ctx, p.one(), []string{key}) }}, nil
 	}
-	v.asked = asked
-	return v, nil
+	t, err := a.named(ctx, p, key, false, a.lockOptions())
+	if err != nil {
+		p.Close()
+	}
+	return t, err
 }
 
 // lens is how the lock that the flags name reads keys, and its algorithm, if it must look itself.
@@ -310,11 +302,7 @@ func (a *app) lookAll(ctx context.Context, n node, keys []string) ([]verdict.Ver
 // printState is the answer for people.
 func printState(out io.Writer, s verdict.Verdict) error {
 	w := tabwriter.NewWriter(screen.Page{W: out}, 0, 0, 2, ' ', 0)
-	var keys []string
-	for _, k := range split(s.Key) {
-		keys = append(keys, printable(k))
-	}
-	fmt.Fprintf(w, "key\t%s\n", strings.Join(keys, ", "))
+	fmt.Fprintf(w, "key\t%s\n", listed(split(s.Key), printable))
 	fmt.Fprintf(w, "status\t%s%s\n", string(s.Status), meaning(s))
 	if s.Status != compat.StatusFree {
 		printHolder(w, s)

@@ -85,16 +85,9 @@ func TestJSONPage(t *testing.T) {
 	for name := range sections {
 		named[name] = true
 	}
-	var all func(cmd *cobra.Command)
-	all = func(cmd *cobra.Command) {
-		if cmd.Flags().Lookup("json") != nil {
-			if name := strings.TrimPrefix(cmd.CommandPath(), "setnxlock ") + " --json"; !named[name] {
-				t.Errorf("%s is not on the page", name)
-			}
+	eachCommand(rootOf(), func(cmd *cobra.Command) {
+		if name := strings.TrimPrefix(cmd.CommandPath(), "setnxlock ") + " --json"; cmd.Flags().Lookup("json") != nil && !named[name] {
+			t.Errorf("%s is not on the page", name)
 		}
-		for _, sub := range cmd.Commands() {
-			all(sub)
-		}
-	}
-	all((&app{in: os.Stdin, out: os.Stdout, errs: os.Stderr}).rootCommand())
+	})
 }

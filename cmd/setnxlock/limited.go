@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
-	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/protocol"
@@ -85,27 +83,15 @@ func ofSlot(token string) bool {
 	return semaphore.Slot(token) > 0 && (owned || len(rest) == 32 && strings.Trim(rest, "0123456789abcdef") == "")
 }
 
-// removeSlot gives back the slot that a token names.
-func (a *app) removeSlot(ctx context.Context, n node, key, token string) (err error) {
-	l, _ := locks.Get("semaphore")
-	for _, o := range l.Fallbacks(locks.Options{Millis: true}) {
-		c := candidate{name: l.Name, Algorithm: l.New(o)}
-		if err = a.check(ctx, n, c, key); err == nil {
-			return compat.NewOn(n.source, c.Algorithm, a.lockOptions()).ReleaseToken(ctx, key, token)
-		}
-	}
-	return err
-}
-
 // limitWanted refuses what can't be limited, and a semaphore without a limit.
 func (a *app) limitWanted(keys []string) error {
 	switch {
 	case a.holders == 0 && a.algorithm == "semaphore":
-		return exit.Because(exit.Wrong, errors.New("a semaphore needs --limit N"), "")
+		return exit.Misuse("a semaphore needs --limit N", "")
 	case a.holders == 0:
 		return nil
 	case len(keys) > 1, a.algorithm == "redlock", a.algorithm == "bridge", strings.HasPrefix(a.algorithm, "rw:"), a.dialect != "":
-		return exit.Because(exit.Wrong, errors.New("--limit is for one KEY, and a lock of tokens on one server"), "")
+		return exit.Misuse("--limit is for one KEY, and a lock of tokens on one server", "")
 	}
 	return nil
 }

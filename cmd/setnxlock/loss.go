@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,7 +34,7 @@ func (o *outages) observe(e compat.Event) {
 		}
 		o.since[e.Key] = time.Now()
 		o.say("can't renew %s since %s (%s); lost at %s unless it can",
-			named(e.Key), clockTime(time.Now()), seenOf(e.Err), clockTime(e.Lease.Until))
+			named(e.Key), clockOf(time.Now()), seenOf(e.Err), clockOf(e.Lease.Until))
 	case e.Kind == compat.EventExtended && out:
 		delete(o.since, e.Key)
 		o.say("%s is renewed again, after %s", named(e.Key), tenths(time.Since(since)))
@@ -41,12 +42,15 @@ func (o *outages) observe(e compat.Event) {
 }
 
 // named is a key for people: of several that are locked as one, each.
-func named(key string) string {
-	all := split(key)
-	for i, k := range all {
-		all[i] = strconv.Quote(k)
+func named(key string) string { return listed(split(key), strconv.Quote) }
+
+// listed joins words, each as a function has it.
+func listed(words []string, as func(string) string) string {
+	words = slices.Clone(words)
+	for i, w := range words {
+		words[i] = as(w)
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(words, ", ")
 }
 
 // whyLost is what was seen of the key of a lock that is lost, on the servers of that name.
@@ -108,8 +112,5 @@ func seenOf(err error) string {
 	}
 	return sentence(err)
 }
-
-// clockTime is a time of today.
-func clockTime(t time.Time) string { return t.Local().Format("15:04:05") }
 
 func tenths(d time.Duration) string { return d.Round(100 * time.Millisecond).String() }

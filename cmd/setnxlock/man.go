@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,17 +9,9 @@ import (
 
 // manCommand writes the manual page, for who makes packages.
 func (a *app) manCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:         "man",
-		Short:       "Write the manual page",
-		Long:        "Writes the manual page, setnxlock(1), as troff, made of the help of all commands.",
-		Annotations: map[string]string{"alone": "yes"},
-		Hidden:      true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := io.WriteString(a.out, manual(cmd.Root()))
-			return err
-		},
-	}
+	cmd := a.pageCommand("man", "Write the manual page", "Writes the manual page, setnxlock(1), as troff, made of the help of all commands.", manual)
+	cmd.Hidden = true
+	return cmd
 }
 
 const leaseHelp = `setnxlock works on any Redis since 1.2, on proxies without transactions, and where Lua

@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -12,8 +11,7 @@ import (
 
 // The manual page has every command and every line of its help, and troff nothing to complain of.
 func TestManual(t *testing.T) {
-	a := &app{in: os.Stdin, out: os.Stdout, errs: os.Stderr}
-	root := a.rootCommand()
+	root := rootOf()
 	page := manual(root)
 	for _, cmd := range root.Commands() {
 		if title := ".SH " + roff(strings.ToUpper(cmd.CommandPath())) + "\n"; cmd.IsAvailableCommand() && !strings.Contains(page, title) {

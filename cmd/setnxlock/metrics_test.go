@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/setnxlock/setnxlock/internal/must"
 	"golang.org/x/sys/unix"
 )
 
@@ -17,38 +18,33 @@ import (
 func TestMetricsNeverStopTheCommand(t *testing.T) {
 	t.Parallel()
 	address := startServer(t, "7.0")
-	fail := func(err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	write := func(name, text string) { fail(os.WriteFile(name, []byte(text), 0o644)) }
+	write := func(name, text string) { must.Do(t, os.WriteFile(name, []byte(text), 0o644)) }
 	for name, prepare := range map[string]func(file string){
 		"nothing":                           nil,
-		"no folder":                         func(file string) { fail(os.Remove(filepath.Dir(file))) },
-		"a folder that can't be written to": func(file string) { fail(os.Chmod(filepath.Dir(file), 0o500)) },
-		"a folder in its place":             func(file string) { fail(os.Mkdir(file, 0o755)) },
-		"a folder in its lock's place":      func(file string) { fail(os.Mkdir(file+".lock", 0o755)) },
+		"no folder":                         func(file string) { must.Do(t, os.Remove(filepath.Dir(file))) },
+		"a folder that can't be written to": func(file string) { must.Do(t, os.Chmod(filepath.Dir(file), 0o500)) },
+		"a folder in its place":             func(file string) { must.Do(t, os.Mkdir(file, 0o755)) },
+		"a folder in its lock's place":      func(file string) { must.Do(t, os.Mkdir(file+".lock", 0o755)) },
 		"another's file":                    func(file string) { write(file, "root:x:0\n") },
-		"a pipe":                            func(file string) { fail(unix.Mkfifo(file, 0o644)) },
-		"a pipe for a lock":                 func(file string) { fail(unix.Mkfifo(file+".lock", 0o644)) },
-		"a device without an end":           func(file string) { fail(os.Symlink("/dev/zero", file)) },
+		"a pipe":                            func(file string) { must.Do(t, unix.Mkfifo(file, 0o644)) },
+		"a pipe for a lock":                 func(file string) { must.Do(t, unix.Mkfifo(file+".lock", 0o644)) },
+		"a device without an end":           func(file string) { must.Do(t, os.Symlink("/dev/zero", file)) },
 		"a link": func(file string) {
 			write(file+".other", "setnxlock_held{lock=\"a\"} 1\n")
-			fail(os.Symlink(file+".other", file))
+			must.Do(t, os.Symlink(file+".other", file))
 		},
-		"a lock that is a link": func(file string) { fail(os.Symlink(file+".made", file+".lock")) },
+		"a lock that is a link": func(file string) { must.Do(t, os.Symlink(file+".made", file+".lock")) },
 		"its lock is held": func(file string) {
 			l, err := os.Create(file + ".lock")
-			fail(err)
+			must.Do(t, err)
 			t.Cleanup(func() { l.Close() })
-			fail(unix.Flock(int(l.Fd()), unix.LOCK_EX))
+			must.Do(t, unix.Flock(int(l.Fd()), unix.LOCK_EX))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			file := filepath.Join(t.TempDir(), "metrics", "jobs.prom")
-			fail(os.Mkdir(filepath.Dir(file), 0o755))
+			must.Do(t, os.Mkdir(filepath.Dir(file), 0o755))
 			if prepare != nil {
 				prepare(file)
 			}

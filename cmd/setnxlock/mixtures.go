@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"hash/maphash"
 	"maps"
 	"slices"
@@ -103,35 +104,21 @@ func (m mixture) inWords() string {
 
 // kindInWords is a kind for people.
 func kindInWords(k dialect.Kind) string {
-	switch k {
-	case dialect.Seconds:
-		return "times in seconds"
-	case dialect.FloatSeconds:
-		return "times in seconds with a fraction"
-	case dialect.Millis:
-		return "times in milliseconds"
-	case dialect.Nanos:
-		return "times in nanoseconds"
-	case dialect.OwnedSeconds:
-		return "times in seconds with an owner"
-	case dialect.OwnedMillis:
-		return "times in milliseconds with an owner"
-	case dialect.BinSeconds:
-		return "times in eight bytes"
-	case dialect.InAction:
-		return "tokens (UUIDs)"
-	case dialect.Python:
-		return "tokens (hexadecimal)"
-	case dialect.Owned:
-		return "names of owners"
-	case dialect.Flag:
-		return "flags"
-	case dialect.Watched:
-		return "texts"
-	case dialect.TwoKeys:
-		return "owners with a time on another key"
-	}
-	return "tokens"
+	return cmp.Or(map[dialect.Kind]string{
+		dialect.Seconds:      "times in seconds",
+		dialect.FloatSeconds: "times in seconds with a fraction",
+		dialect.Millis:       "times in milliseconds",
+		dialect.Nanos:        "times in nanoseconds",
+		dialect.OwnedSeconds: "times in seconds with an owner",
+		dialect.OwnedMillis:  "times in milliseconds with an owner",
+		dialect.BinSeconds:   "times in eight bytes",
+		dialect.InAction:     "tokens (UUIDs)",
+		dialect.Python:       "tokens (hexadecimal)",
+		dialect.Owned:        "names of owners",
+		dialect.Flag:         "flags",
+		dialect.Watched:      "texts",
+		dialect.TwoKeys:      "owners with a time on another key",
+	}[k], "tokens")
 }
 
 // unmixable says why kinds can't share keys; "" if they can.

@@ -117,11 +117,11 @@ func (a *app) releaseByHandle(cmd *cobra.Command, keys []string, f releaseFlags)
 func (a *app) releaseByToken(key string, f releaseFlags) error {
 	token := f.token
 	ctx := context.Background()
-	v, err := a.viewOf(ctx, key, nil)
+	v, err := a.viewOf(ctx, key)
 	if err != nil {
 		return err
 	}
-	defer v.Close()
+	defer v.at.Close()
 	lock := verdict.Plain
 	if strings.HasPrefix(token, "r:") || strings.HasPrefix(token, "w:") {
 		lock = verdict.RW // of whatever algorithm: only that lock has such tokens
@@ -149,7 +149,7 @@ func (a *app) releaseByForce(keys []string, f releaseFlags) error {
 	if err != nil {
 		return err
 	}
-	defer v.Close()
+	defer v.at.Close()
 	all, err := v.looks(ctx)
 	if err != nil {
 		return err
@@ -230,17 +230,12 @@ func (a *app) mayRemove(held []verdict.Verdict, f releaseFlags) error {
 
 // releasedBy says how clients whose locks are no strings release one.
 func releasedBy(client string) string {
-	switch client {
-	case dialect.Redisson:
-		return "a client of Redisson's releases it with forceUnlock"
-	case dialect.SidekiqUnique:
-		return "Sidekiq's page of unique digests deletes it, or SidekiqUniqueJobs::Digests.new.delete_by_digest(DIGEST)"
-	case dialect.RubySemaphore:
-		return "Redis::Semaphore.new(NAME).delete! does it, when nobody holds it"
-	case dialect.BookSemaphore:
-		return "ZREM KEY HOLDER does it, on KEY:owner too if there is one; the next to come sweeps whose time is over"
-	}
-	return "its own client releases it; it ends by itself, as inspect says"
+	return cmp.Or(map[string]string{
+		dialect.Redisson:      "a client of Redisson's releases it with forceUnlock",
+		dialect.SidekiqUnique: "Sidekiq's page of unique digests deletes it, or SidekiqUniqueJobs::Digests.new.delete_by_digest(DIGEST)",
+		dialect.RubySemaphore: "Redis::Semaphore.new(NAME).delete! does it, when nobody holds it",
+		dialect.BookSemaphore: "ZREM KEY HOLDER does it, on KEY:owner too if there is one; the next to come sweeps whose time is over",
+	}[client], "its own client releases it; it ends by itself, as inspect says")
 }
 
 // holderWill is what becomes of the work of those whose locks are removed.
@@ -259,7 +254,7 @@ func holderWill(held []verdict.Verdict) string {
 }
 
 // removeShown removes a lock, if it is as it was shown.
-func (a *app) removeShown(ctx context.Context, v *view, one verdict.Verdict) error {
+func (a *app) removeShown(ctx context.Context, v *target, one verdict.Verdict) error {
 	for _, value := range values(one) {
 		if err := a.remove(ctx, v, one.Key, one.Lock, value); err != nil {
 			if errors.Is(err, compat.ErrLost) && !errors.As(err, new(*exit.Failure)) { // which has words of its own
@@ -289,7 +284,7 @@ func values(v verdict.Verdict) []string {
 // confirm asks, on a terminal; elsewhere nobody can answer.
 func (a *app) confirm(question string) error {
 	if !term.IsTerminal(int(a.in.Fd())) {
-		return exit.Because(exit.Wrong, errors.New("there is no terminal to ask on: nothing was changed"), "--yes does it without asking")
+		return exit.Misuse("there is no terminal to ask on: nothing was changed", "--yes does it without asking")
 	}
 	fmt.Fprintf(a.errs, "%s [y/N] ", question)
 	answer, _ := bufio.NewReader(a.in).ReadString('\n')
@@ -301,13 +296,15 @@ func (a *app) confirm(question string) error {
 
 // remove removes what holds value from a key: a lock on one key whatever its format, any other as
 // the lock that it is, or that --algorithm names.
-func (a *app) remove(ctx context.Context, v *view, key string, lock verdict.Lock, value string) error {
-	n := v.one()
+func (a *app) remove(ctx context.Context, v *target, key string, lock verdict.Lock, value string) error {
+	n := v.at.one()
 	switch {
+	case lock == verdict.RW && strings.HasPrefix(value, "r:"):
+		return a.removeBy(ctx, n, key, value, "rw:read")
 	case lock == verdict.RW:
-		return a.removeSide(ctx, n, key, value)
+		return a.removeBy(ctx, n, key, value, "rw:write")
 	case lock == verdict.Slots:
-		return a.removeSlot(ctx, n, key, value)
+		return a.removeBy(ctx, n, key, value, "semaphore")
 	case v.locks != nil && key == v.key: // a quorum, several keys at once
 		return v.locks.ReleaseToken(ctx, key, value)
 	case lock == verdict.Pair:
@@ -317,16 +314,18 @@ func (a *app) remove(ctx context.Context, v *view, key string, lock verdict.Lock
 	return a.removeKey(ctx, n, key, value)
 }
 
-// removeSide removes a reader or the writer, as far as the server can.
-func (a *app) removeSide(ctx context.Context, n node, key, token string) (err error) {
-	l, _ := locks.Get("rw:write")
-	if strings.HasPrefix(token, "r:") {
-		l, _ = locks.Get("rw:read")
-	}
-	for _, o := range l.Fallbacks(locks.Options{Millis: true, ServerClock: true}) {
-		c := candidate{name: l.Name, Algorithm: l.New(o)}
-		if err = a.check(ctx, n, c, key); err == nil {
-			return compat.NewOn(n.source, c.Algorithm, a.lockOptions()).ReleaseToken(ctx, key, token)
+// removeBy releases a token by the first of the named locks that the server is fit for.
+func (a *app) removeBy(ctx context.Context, n node, key, token string, names ...string) (err error) {
+	for _, name := range names {
+		l, _ := locks.Get(name)
+		for _, o := range l.Fallbacks(locks.Options{Millis: true, ServerClock: true}) {
+			c := candidate{name: name, Algorithm: l.New(o)}
+			if err = a.check(ctx, n, c, key); err == nil {
+				return compat.NewOn(n.source, c.Algorithm, a.lockOptions()).ReleaseToken(ctx, key, token)
+			}
+			if !unfit(err) {
+				return err
+			}
 		}
 	}
 	return err
@@ -336,16 +335,8 @@ func (a *app) removeSide(ctx context.Context, n node, key, token string) (err er
 // WATCH or where list commands compare, whatever the format, and otherwise as
 // getsetlock.Classic does.
 func (a *app) removeKey(ctx context.Context, n node, key, value string) error {
-	for _, name := range []string{"tx:guarded", "getset:guarded", "getset:listed"} {
-		l, _ := locks.Get(name)
-		c := candidate{name: name, Algorithm: l.New(locks.Options{})}
-		err := a.check(ctx, n, c, key)
-		if err == nil {
-			return compat.NewOn(n.source, c.Algorithm, a.lockOptions()).ReleaseToken(ctx, key, value)
-		}
-		if !unfit(err) {
-			return err
-		}
+	if err := a.removeBy(ctx, n, key, value, "tx:guarded", "getset:guarded", "getset:listed"); !unfit(err) {
+		return err
 	}
 	d, isTime := timed(value)
 	classic := getsetlock.Classic{Options: getsetlock.Options{Dialect: d}}

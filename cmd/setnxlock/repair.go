@@ -140,8 +140,8 @@ const (
 func (a *app) repair(keys []string, f repairFlags) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if len(a.redis.list) > 1 || a.cluster {
-		return exit.Because(exit.Wrong, errors.New("repair is of one server"), "give the address of one; of a cluster, of one master after the other")
+	if err := a.oneServer(); err != nil {
+		return err
 	}
 	p, err := a.connect(ctx)
 	if err != nil {
@@ -275,7 +275,7 @@ func (a *app) whose(seen []verdict.Verdict) (repairing, error) {
 			hint = "--dialect NAME; these keys look like locks of " + some(near)
 		}
 		if !term.IsTerminal(int(a.in.Fd())) {
-			return repairing{}, exit.Because(exit.Wrong, errors.New("repair needs --dialect: whose locks are these?"), hint)
+			return repairing{}, exit.Misuse("repair needs --dialect: whose locks are these?", hint)
 		}
 		if len(near) > 0 {
 			fmt.Fprintf(a.errs, "These keys look like locks of %s.\n", strings.Join(near, ", "))

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -97,7 +96,7 @@ func (a *app) rootCommand() *cobra.Command {
 // onServer is a key as it stands on the server.
 func (a *app) onServer(key string) (string, error) {
 	if key == "" {
-		return "", exit.Because(exit.Wrong, errors.New("the key is empty"), "")
+		return "", exit.Misuse("the key is empty", "")
 	}
 	prefix := a.prefix
 	if key == os.Getenv("SETNXLOCK_KEY") && strings.HasPrefix(key, prefix) && a.flags != nil && !a.flags.Changed("prefix") {

@@ -294,11 +294,10 @@ func plain(err error) error {
 	return err
 }
 
-// held is a lock that was obtained, and where.
+// held is a lock that was obtained, and what it is on.
 type held struct {
 	*compat.Lock
-	target *target
-	at     *deployment
+	*target
 }
 
 // obtain connects, chooses the lock and waits for it. A signal ends it at any point.
@@ -377,7 +376,7 @@ func (a *app) waitFor(ctx, waiting context.Context, p *deployment, keys []string
 		if errors.Is(err, compat.ErrHeld) {
 			err = a.busy(ctx, t, f)
 		}
-		return &held{lock, t, p}, err
+		return &held{lock, t}, err
 	}
 	if err := a.nested(waiting, t); err != nil {
 		return nil, err
@@ -391,7 +390,7 @@ func (a *app) waitFor(ctx, waiting context.Context, p *deployment, keys []string
 	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
 		err = a.busy(ctx, t, f)
 	}
-	return &held{lock, t, p}, err
+	return &held{lock, t}, err
 }
 
 // adopt goes on with a lock that another process has detached.
@@ -404,7 +403,7 @@ func (a *app) adopt(ctx context.Context, p *deployment, f runFlags, o compat.Opt
 		return nil, err
 	}
 	lock, err := t.locks.AdoptHandle(ctx, f.handle, f.ttl)
-	return &held{lock, t, p}, err
+	return &held{lock, t}, err
 }
 
 // handle reads --adopt and --token.
@@ -424,7 +423,7 @@ func (a *app) detach(held *held) error {
 	if err != nil {
 		return err
 	}
-	s, err := held.target.look(ctx)
+	s, err := held.look(ctx)
 	switch {
 	case err == nil && lacks(s.State, h.Token):
 		return a.lostBelow(held, &compat.LostError{Key: h.Key, Value: s.Value, Gone: s.Status == compat.StatusFree})
@@ -458,8 +457,8 @@ func environment(lock *held, keepPassword bool) []string {
 		return name == passwordVariable && !keepPassword || name == "SETNXLOCK_FENCE" // of a run around this one
 	})
 	env = append(env,
-		"SETNXLOCK_KEY="+lock.target.keys[0],
-		"SETNXLOCK_KEYS="+strings.Join(lock.target.keys, "\n"),
+		"SETNXLOCK_KEY="+lock.keys[0],
+		"SETNXLOCK_KEYS="+strings.Join(lock.keys, "\n"),
 		"SETNXLOCK_TOKEN="+tokenText(lock.Handle()),
 		"SETNXLOCK_HANDLE="+lock.Handle().String())
 	if n := lock.Fence(); n > 0 {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,16 +16,7 @@ import (
 // ignored are the signals that a process ignores, a bit for each.
 func ignored(t *testing.T, pid int) uint64 {
 	t.Helper()
-	f := must.Get(os.Open(fmt.Sprintf("/proc/%d/status", pid)))(t)
-	defer f.Close()
-	for in := bufio.NewScanner(f); in.Scan(); {
-		if set, ok := strings.CutPrefix(in.Text(), "SigIgn:"); ok {
-			n := must.Get(strconv.ParseUint(strings.TrimSpace(set), 16, 64))(t)
-			return n
-		}
-	}
-	t.Fatal("no SigIgn")
-	return 0
+	return must.Get(strconv.ParseUint(ofProcess(pid, "SigIgn"), 16, 64))(t)
 }
 
 func has(set uint64, sig syscall.Signal) bool { return set>>(sig-1)&1 == 1 }

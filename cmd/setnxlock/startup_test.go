@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/internal/must"
 )
 
@@ -82,25 +81,19 @@ func beforeMain(t *testing.T, file string) {
 // whileItWaits looks at the memory of a run that waits for a lock in vain.
 func whileItWaits(t *testing.T, file string) {
 	address := startServer(t, "2.6.12")
-	c := must.Get(redis.Dial("tcp", address))(t)
-	defer c.Close()
-	must.Get(c.Do("SET", "job", "another's", "EX", 600))(t)
+	ask(t, address, "SET", "job", "another's", "EX", 600)
 	cmd := exec.Command(file, "run", "--redis", address, "--wait", "2s", "job", "--", "true")
 	must.Do(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
-	resident := regexp.MustCompile(`(?m)^VmHWM:\s+(\d+) kB`)
 	most := 0 // kB
 	for {
 		select {
 		case <-look.C:
-			status, _ := os.ReadFile("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/status") // gone: it says nothing
-			if m := resident.FindSubmatch(status); m != nil {
-				n, _ := strconv.Atoi(string(m[1]))
-				most = max(most, n)
-			}
+			n, _ := strconv.Atoi(ofProcess(cmd.Process.Pid, "VmHWM")) //nolint:errcheck // gone
+			most = max(most, n)
 		case <-ended:
 			if got := cmd.ProcessState.ExitCode(); got != statusBusy {
 				t.Errorf("it ends with %d, want %d", got, statusBusy)

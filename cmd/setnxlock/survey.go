@@ -184,8 +184,8 @@ func urgent(x, y verdict.Verdict) int {
 // eachLock calls f with every key of one server that looks like a lock, and returns how many keys
 // were looked at. begin is called first, with the server's name.
 func (a *app) eachLock(ctx context.Context, flags surveyFlags, begin func(server string) error, f func(verdict.Verdict) error) (keys int, err error) {
-	if len(a.redis.list) > 1 || a.cluster {
-		return 0, exit.Because(exit.Wrong, errors.New("a survey is of one server"), "give the address of one; of a cluster, of one master after the other")
+	if err := a.oneServer(); err != nil {
+		return 0, err
 	}
 	lens, _, err := a.lens()
 	if err != nil {

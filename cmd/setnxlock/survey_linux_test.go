@@ -4,15 +4,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"regexp"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/internal/must"
 )
@@ -23,8 +20,7 @@ func TestSurveyStreams(t *testing.T) {
 	t.Parallel()
 	const many = 50_000
 	address := realredis.Start(t)
-	c := must.Get(redis.Dial("tcp", address))(t)
-	defer c.Close()
+	c := dial(t, address)
 	fill := func(from, to int) {
 		t.Helper()
 		for at := from; at < to; at += 1000 {
@@ -69,15 +65,9 @@ type weigher struct {
 	last []byte
 }
 
-var peak = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`VmHWM:\s+([0-9]+) kB`) })
-
 func (w *weigher) Write(p []byte) (int, error) {
-	if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", w.cmd.Process.Pid)); err == nil {
-		if m := peak().FindSubmatch(b); m != nil {
-			n, _ := strconv.Atoi(string(m[1]))
-			w.most = max(w.most, n)
-		}
-	}
+	n, _ := strconv.Atoi(ofProcess(w.cmd.Process.Pid, "VmHWM")) //nolint:errcheck // gone
+	w.most = max(w.most, n)
 	w.last = append(w.last, p...)
 	w.last = slices.Clone(w.last[max(0, len(w.last)-200):])
 	return len(p), nil

@@ -19,6 +19,7 @@ import (
 
 // A target is what is locked, and by which lock.
 type target struct {
+	at    *deployment
 	locks *compat.Locker                                   // without a prefix: key has it
 	key   string                                           // for locks: one key, or several, joined
 	says  string                                           // the keys for people
@@ -81,12 +82,7 @@ func split(key string) []string {
 // prefixes: what a handle has.
 func (a *app) named(ctx context.Context, p *deployment, key string, fence bool, o compat.Options) (*target, error) {
 	keys := split(key)
-	t := &target{key: key, asked: keys, keys: keys}
-	for _, k := range keys {
-		t.says += ", " + fmt.Sprintf("%q", k)
-	}
-	t.says = t.says[2:]
-
+	t := &target{at: p, key: key, says: named(key), asked: keys, keys: keys}
 	b, err := a.lock(ctx, p, keys, fence)
 	if err != nil {
 		return nil, err

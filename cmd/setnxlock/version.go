@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -9,44 +10,32 @@ import (
 )
 
 func (a *app) versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:         "version",
-		Short:       "Print the version",
-		Long:        "Prints the version of setnxlock, the commit if it was built from a checkout, and what it was built with.",
-		Annotations: map[string]string{"alone": "yes"},
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(a.out, "setnxlock %s (%s%s, %s/%s)\n", version(), commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			return err
-		},
-	}
+	return a.pageCommand("version", "Print the version",
+		"Prints the version of setnxlock, the commit if it was built from a checkout, and what it was built with.", func(*cobra.Command) string {
+			module, commit := build()
+			return fmt.Sprintf("setnxlock %s (%s%s, %s/%s)\n", module, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		})
 }
 
 // version is the module's, as go install records it; a build from a checkout
 // has its commit in it.
 func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(devel)"
-	}
-	return info.Main.Version
+	module, _ := build()
+	return module
 }
 
-// commit is what a build from a checkout was made of; "" for one by go install.
-func commit() string {
+// build reads what this program was built of: the version of its module, and the commit of a checkout.
+func build() (module, commit string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return ""
+		return "(devel)", ""
 	}
 	said := map[string]string{}
 	for _, s := range info.Settings {
 		said[s.Key] = s.Value
 	}
-	rev := said["vcs.revision"]
-	if rev == "" {
-		return ""
+	if commit = said["vcs.revision"]; commit != "" {
+		commit = "commit " + commit + map[bool]string{true: " with changes, ", false: ", "}[said["vcs.modified"] == "true"]
 	}
-	if said["vcs.modified"] == "true" {
-		rev += " with changes"
-	}
-	return "commit " + rev + ", "
+	return cmp.Or(info.Main.Version, "(devel)"), commit
 }

@@ -36,6 +36,9 @@ func (f *Failure) Unwrap() error { return f.Err }
 // Because is a failure, which is said in err's words.
 func Because(status int, err error, hint string) *Failure { return &Failure{status, err, hint} }
 
+// Misuse returns the failure of a command line that can't be meant so.
+func Misuse(text, hint string) *Failure { return Because(Wrong, errors.New(text), hint) }
+
 // With is a status without words; nil if it is 0.
 func With(status int) error {
 	if status == 0 {

@@ -31,40 +31,34 @@ const (
 )
 
 // reads returns the number, or the client's exception.
-func (r reader) reads(value string) (n float64, e *Exception) {
+func (r reader) reads(value string) (float64, *Exception) {
+	thrown := &Exception{Reader: string(r), Value: value}
+	whole, err := strconv.ParseInt(value, 10, 64)
 	switch r {
 	case pyFloat:
 		n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 		if err != nil || strings.ContainsAny(value, "xXpP_") { // Go's own: hexadecimal, underscores
-			return 0, &Exception{Reader: string(r), Value: value}
+			return 0, thrown
 		}
 		return n, nil
 	case pyInt, javaLong, goInt:
-		n, err := strconv.ParseInt(value, 10, 64)
 		if err != nil {
-			return 0, &Exception{Reader: string(r), Value: value}
+			return 0, thrown
 		}
-		return float64(n), nil
 	case goIntZero:
-		n, _ := strconv.ParseInt(value, 10, 64)
-		return float64(n), nil
 	case netTry, dutiful:
-		n, err := strconv.ParseInt(value, 10, 64)
 		if err != nil {
 			return math.Inf(1), nil
 		}
-		return float64(n), nil
 	case netBytes:
 		if len(value) < 8 {
-			return 0, &Exception{Reader: string(r), Value: value}
+			return 0, thrown
 		}
-		return float64(int64(binary.LittleEndian.Uint64([]byte(value)))), nil
-	case rubySplit:
-		if !utf8.ValidString(value) {
-			return 0, &Exception{Reader: string(r), Value: value}
+		whole = int64(binary.LittleEndian.Uint64([]byte(value)))
+	case rubySplit, rubyInt:
+		if r == rubySplit && !utf8.ValidString(value) {
+			return 0, thrown
 		}
-		fallthrough
-	case rubyInt:
 		n, _ := leading(value, false)
 		return n, nil
 	case rubyFloat, phpNumber:
@@ -78,10 +72,11 @@ func (r reader) reads(value string) (n float64, e *Exception) {
 		return n, nil
 	case afterColon:
 		_, ms, _ := strings.Cut(value, ":")
-		n, _ := strconv.ParseInt(ms, 10, 64)
-		return float64(n), nil
+		whole, _ = strconv.ParseInt(ms, 10, 64) //nolint:errcheck // 0 has expired
+	default:
+		panic("mixing: no reader " + string(r))
 	}
-	panic("mixing: no reader " + string(r))
+	return float64(whole), nil
 }
 
 // leading reads the number at the beginning of a text; ok is false if there is none. A float may

@@ -235,14 +235,26 @@ func (s *Server) more(c *protocol.Conn, now time.Time, one *Content) error {
 // PairPrefix begins the name of the key with the owner, where the deadline is on a second.
 const PairPrefix = "lock:owner:"
 
-// readers looks at key as at a lock for readers and a writer. What is not one stays what it is.
+// readers looks at key as at a lock for readers and a writer.
 func (s *Server) readers(c *protocol.Conn, now time.Time, one *Content, key string) error {
-	st, err := rwlock.Read{Options: rwlock.Options{Millis: s.Millis, ServerClock: s.Millis, Prefer: rwlock.ReadersFirst}}.Inspect(c, now, key)
+	return one.composite(c, now, key, RW, rwlock.Read{Options: rwlock.Options{Millis: s.Millis, ServerClock: s.Millis, Prefer: rwlock.ReadersFirst}})
+}
+
+// slots looks at key as at a semaphore.
+func (s *Server) slots(c *protocol.Conn, now time.Time, one *Content, key string) error {
+	return one.composite(c, now, key, Slots, semaphore.Lock{Options: semaphore.Options{Millis: s.Millis}})
+}
+
+// composite reads key as a lock of several keys. A key without such a lock stays as it is.
+func (one *Content) composite(c *protocol.Conn, now time.Time, key string, lock Lock, reader interface {
+	Inspect(*protocol.Conn, time.Time, string) (protocol.State, error)
+}) error {
+	st, err := reader.Inspect(c, now, key)
 	if errors.Is(err, protocol.ErrForeign) {
 		return nil
 	}
 	if err == nil && len(st.Holders) > 0 {
-		one.Key, one.Lock, one.Other = key, RW, &st
+		one.Key, one.Lock, one.Other = key, lock, &st
 	}
 	return err
 }
@@ -250,29 +262,12 @@ func (s *Server) readers(c *protocol.Conn, now time.Time, one *Content, key stri
 // slotOf is the key of whose semaphore a key is a slot, as its value says; "" if it is none.
 func slotOf(one Content) string {
 	n := strconv.Itoa(semaphore.Slot(one.Value))
-	if n == "0" {
-		return ""
-	}
-	for at := len(one.Key); ; {
-		if at = strings.LastIndex(one.Key[:at], ":"+n); at < 1 {
-			return ""
-		}
-		if protocol.Aux(one.Key[:at], n) == one.Key {
+	for at := len(one.Key) - 1; at > 0 && n != "0"; at-- {
+		if strings.HasPrefix(one.Key[at:], ":"+n) && protocol.Aux(one.Key[:at], n) == one.Key {
 			return one.Key[:at]
 		}
 	}
-}
-
-// slots looks at key as at a semaphore. What is not one stays what it is.
-func (s *Server) slots(c *protocol.Conn, now time.Time, one *Content, key string) error {
-	st, err := semaphore.Lock{Options: semaphore.Options{Millis: s.Millis}}.Inspect(c, now, key)
-	if errors.Is(err, protocol.ErrForeign) {
-		return nil
-	}
-	if err == nil && len(st.Holders) > 0 {
-		one.Key, one.Lock, one.Other = key, Slots, &st
-	}
-	return err
+	return ""
 }
 
 // timed reports whether the server's best lock is one of times: there is neither WATCH nor EVAL.
@@ -304,15 +299,10 @@ var beside = []string{"fence", "readers", "waiting", "queue", "next", "mutex", "
 // there: "fence", "readers", …; "" if it is none.
 func Beside(key string) (base, name string) {
 	for _, name := range beside {
-		for at := 0; ; {
-			i := strings.Index(key[at:], ":"+name)
-			if i < 0 {
-				break
+		for at := 1; at < len(key); at++ {
+			if strings.HasPrefix(key[at:], ":"+name) && protocol.Aux(key[:at], name) == key {
+				return key[:at], name
 			}
-			if base := key[:at+i]; base != "" && protocol.Aux(base, name) == key {
-				return base, name
-			}
-			at += i + 1
 		}
 	}
 	return "", ""

@@ -116,16 +116,11 @@ func FromState(s protocol.State) Verdict {
 		values = append(values, &v.Holders[i].Value)
 	}
 	for _, value := range values {
+		if owner, ok := dialect.OwnerOf(*value); ok && v.Owner == "" {
+			v.Owner, v.Sure = owner, Certain
+		}
 		if len(*value) > most {
 			*value, v.Cut = beginning(*value, len(*value)), true
-		}
-	}
-	if owner, ok := dialect.OwnerOf(s.Value); ok {
-		v.Owner, v.Sure = owner, Certain
-	}
-	for _, h := range s.Holders {
-		if owner, ok := dialect.OwnerOf(h.Value); ok && v.Owner == "" {
-			v.Owner, v.Sure = owner, Certain
 		}
 	}
 	return v
@@ -305,11 +300,7 @@ func (v Verdict) IsLock(anyText bool) bool {
 	if _, deadline, pair := dialect.PairOf(v.Key); pair && v.Key == deadline {
 		return false // the second of two keys
 	}
-	switch {
-	case v.Kind == "":
-		return false
-	}
-	return !v.vague || anyText || v.Sure != Possible
+	return v.Kind != "" && (!v.vague || anyText || v.Sure != Possible)
 }
 
 // OnlyText reports that nothing but its being a string speaks for it being a lock: it may as well be a page, a

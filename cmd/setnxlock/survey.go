@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer"
@@ -22,6 +22,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 )
 
 const surveyHelp = `Looks at all keys and lists those that look like locks: whose they look like, how sure
@@ -41,7 +42,9 @@ name says that it is a lock: "hello" can be a lock too.
 Locks that are held come first, then those that may be stuck: without an end, or past
 their time. What is possible and no more comes last, folded: the keys whose names differ
 in numbers alone are one line. --sure likely leaves it out. It prints as it reads: of
-more than 2,000 locks each 2,000 are sorted.
+of more than 2,000 locks each 2,000 are sorted. On a terminal a table that is wider
+than the screen leaves out TTL and FORMAT, and long keys are cut in their
+middle; elsewhere nothing is cut.
 
 SCAN lists the keys. A server before 2.8 lacks it: there KEYS lists them, which
 blocks all other clients meanwhile, half a second for a million keys. You are asked
@@ -69,7 +72,11 @@ func (a *app) surveyCommand() *cobra.Command {
 			if err := f.valid(); err != nil {
 				return exit.Usage(cmd, err)
 			}
-			var out report = &textReport{w: screen.Page{W: a.out}}
+			text := &textReport{w: screen.Page{W: a.out}}
+			if term.IsTerminal(int(a.out.Fd())) {
+				text.width = screen.Width(a.out)
+			}
+			var out report = text
 			if f.asJSON {
 				out = &jsonReport{w: a.out}
 			}
@@ -241,13 +248,14 @@ func (a *app) eachLock(ctx context.Context, flags surveyFlags, begin func(server
 	return int(looked.Load()), err
 }
 
-// A textReport is a survey for people.
+// A textReport prints a survey for people.
 type textReport struct {
 	w      io.Writer
+	width  int // of the terminal; 0: nothing is cut
 	at     time.Time
 	tables int
-	some   []verdict.Verdict // that are likely or certain
-	folds  folds             // of the others
+	some   []verdict.Verdict // likely and certain locks
+	folds  folds             // the others
 }
 
 func (r *textReport) begin(_ string, at time.Time) error {
@@ -266,7 +274,7 @@ func (r *textReport) lock(v verdict.Verdict) error {
 	return r.table()
 }
 
-// table prints what has come, and below it what is wrong with what.
+// table prints the locks that came, and below them what is wrong with each.
 func (r *textReport) table() error {
 	some := r.some
 	r.some = nil
@@ -274,25 +282,92 @@ func (r *textReport) table() error {
 		return nil
 	}
 	slices.SortFunc(some, urgent)
-	var b bytes.Buffer
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	if r.tables++; r.tables == 1 {
-		fmt.Fprintln(w, "KEY\tSTATUS\tUNTIL\tTTL\tFORMAT\tOWNER\tLOOKS LIKE")
-	}
+	rows := [][]string{{"KEY", "STATUS", "UNTIL", "TTL", "FORMAT", "OWNER", "LOOKS LIKE"}}
+	narrow := [][]string{{"KEY", "STATUS", "UNTIL", "OWNER OR LIKE"}}
 	for _, v := range some {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(v.Key), v.Status, ahead(v, r.at), ttl(v.State), v.Format, dash(v.Owner), likeness(v))
+		key, status, until, whose := printable(v.Key), string(v.Status), ahead(v, r.at), likeness(v)
+		rows = append(rows, []string{key, status, until, ttl(v.State), v.Format, dash(v.Owner), whose})
+		if v.Owner != "" && v.Lock != verdict.Theirs {
+			whose = ownerInWords(v.Owner)
+		}
+		narrow = append(narrow, []string{key, status, until, whose})
 	}
-	w.Flush()
+	if r.width > 0 && tableWidth(widths(rows)) > r.width {
+		rows = narrow
+	}
+	if r.tables++; r.tables > 1 {
+		rows = rows[1:]
+	}
+	var b strings.Builder
+	r.columns(&b, rows)
+	wrong := false
 	for _, v := range some {
-		for _, wrong := range v.Wrong {
-			fmt.Fprintf(&b, "\n%s: %s", printable(v.Key), wrong)
+		for _, text := range v.Wrong {
+			if !wrong {
+				b.WriteString("\n")
+			}
+			wrong = true
+			r.paragraph(&b, printable(v.Key)+": "+text)
 		}
 	}
-	if bytes.Contains(b.Bytes(), []byte("\n\n")) || b.Bytes()[b.Len()-1] != '\n' {
-		b.WriteString("\n")
-	}
-	_, err := r.w.Write(b.Bytes())
+	_, err := io.WriteString(r.w, b.String())
 	return err
+}
+
+// widths returns how wide the columns of a table are.
+func widths(rows [][]string) []int {
+	wide := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			wide[i] = max(wide[i], utf8.RuneCountInString(cell))
+		}
+	}
+	return wide
+}
+
+// tableWidth returns how wide a table is, with two blanks between its columns.
+func tableWidth(wide []int) int {
+	sum := 2 * (len(wide) - 1)
+	for _, w := range wide {
+		sum += w
+	}
+	return sum
+}
+
+// columns prints a table as wide as the terminal at most: the widest columns are cut, a key in its middle.
+func (r *textReport) columns(b *strings.Builder, rows [][]string) {
+	wide := widths(rows)
+	for most := slices.Max(wide); r.width > 0 && tableWidth(wide) > r.width && most > 8; most-- {
+		for i := range wide {
+			if tableWidth(wide) > r.width {
+				wide[i] = min(wide[i], most)
+			}
+		}
+	}
+	for _, row := range rows {
+		line := middle(row[0], wide[0])
+		for i, cell := range row[1:] {
+			line += strings.Repeat(" ", wide[i]+2-min(wide[i], utf8.RuneCountInString(row[i]))) + cut(cell, wide[i+1])
+		}
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+}
+
+// middle cuts the middle out of a text that is longer than width.
+func middle(text string, width int) string {
+	if r := []rune(text); len(r) > width {
+		return string(r[:width/2]) + "…" + string(r[len(r)-(width-width/2-1):])
+	}
+	return text
+}
+
+// paragraph prints a sentence in lines that fit the terminal.
+func (r *textReport) paragraph(b *strings.Builder, text string) {
+	if r.width == 0 {
+		b.WriteString(text + "\n")
+		return
+	}
+	b.WriteString(screen.Paragraph("", text, r.width))
 }
 
 func (r *textReport) end(s *survey) error {
@@ -306,12 +381,11 @@ func (r *textReport) end(s *survey) error {
 		if r.tables > 0 {
 			b.WriteString("\n")
 		}
-		w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "POSSIBLE\tKEYS\tFORMAT\tLOOKS LIKE")
+		rows := [][]string{{"POSSIBLE", "KEYS", "FORMAT", "LOOKS LIKE"}}
 		for _, f := range several {
-			fmt.Fprintf(w, "%s\t%d keys\t%s\t%s\n", printable(f.pattern), f.keys, f.first.Format, some(f.first.Clients))
+			rows = append(rows, []string{printable(f.pattern), fmt.Sprintf("%d keys", f.keys), f.first.Format, some(f.first.Clients)})
 		}
-		w.Flush()
+		r.columns(&b, rows)
 		b.WriteString("\n")
 	}
 	for _, m := range s.mixtures.clashes() {
@@ -319,7 +393,7 @@ func (r *textReport) end(s *survey) error {
 		if !strings.Contains(name, "*") {
 			name += "*"
 		}
-		fmt.Fprintf(&b, "%s holds %s: %s\n", printable(name), m.inWords(), m.Wrong)
+		r.paragraph(&b, fmt.Sprintf("%s holds %s: %s", printable(name), m.inWords(), m.Wrong))
 	}
 	fmt.Fprintf(&b, "%d of %d keys look like locks\n", s.found, s.keys)
 	_, err := io.WriteString(r.w, b.String())

@@ -107,6 +107,33 @@ func TestWaitingLine(t *testing.T) {
 	}
 }
 
+// A survey fits its terminal: of long keys the middle is left out, and elsewhere nothing is.
+func TestSurveyFitsTheTerminal(t *testing.T) {
+	t.Parallel()
+	address := startServer(t, "7.0")
+	long := "app:" + strings.Repeat("of:many:parts:", 8) + "lock"
+	put(t, address, onKey{long, someUUID, 600}, onKey{"lock:a", "1700000000", 0}, onKey{"lock:b", someHex, 0}, onKey{"own", "setnxlock:web1:47/nightly:" + someHex, 600})
+	for i := range 3 {
+		put(t, address, onKey{fmt.Sprintf("user:%d:%s", i, strings.Repeat("last:seen:", 8)), "1795230000", 0})
+	}
+	for _, columns := range []uint16{60, 80, 100} {
+		_, shown, _ := strings.Cut(onTerminal(t, columns, using(address), "survey"), "KEY ")
+		for line := range strings.Lines("KEY " + shown) {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > int(columns) {
+				t.Errorf("%d columns: %d in %q", columns, n, line)
+			}
+		}
+		for _, want := range []string{"KEY +STATUS +UNTIL +OWNER OR LIKE", `app:of:.*….*:lock +held `, `own +held .*nightly@web1 \(47\)`, `lock:a +dead `, `user:\*:.*….*seen:`, "7 of 7 keys"} {
+			if !regexp.MustCompile(`(?m)^` + want).MatchString("KEY " + shown) {
+				t.Errorf("%d columns: no %s in\n%s", columns, want, shown)
+			}
+		}
+	}
+	if all, _ := command(t, address, "survey"); !strings.Contains(all, long+"  held") || strings.Contains(all, "…") {
+		t.Errorf("off a terminal: %s", all)
+	}
+}
+
 // A terminal gets colours and lines that fit it, and NO_COLOR is heard.
 func TestRaceOnTerminal(t *testing.T) {
 	escapes := regexp.MustCompile("\x1b\\[[0-9;]*m")

@@ -13,9 +13,24 @@ import (
 	"github.com/setnxlock/setnxlock/compat/dialect"
 )
 
-// nested refuses to wait for a key that the run around this one holds: it would wait for itself.
+// aroundVariable has the handles of the runs around a command, the outermost first, with blanks between.
+const aroundVariable = "SETNXLOCK_AROUND"
+
+// around reads which locks the runs around this one hold.
+func around() (all []compat.Handle) {
+	for word := range strings.FieldsSeq(os.Getenv(aroundVariable)) {
+		var h compat.Handle
+		if h.UnmarshalText([]byte(word)) == nil {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// nested refuses to wait for a key that a run around this one holds: it would wait for itself.
 func (a *app) nested(ctx context.Context, t *target) error {
-	if around := keysAround(); !slices.ContainsFunc(t.keys, func(key string) bool { return slices.Contains(around, key) }) {
+	wanted := func(key string) bool { return slices.Contains(t.keys, key) }
+	if !slices.ContainsFunc(around(), func(h compat.Handle) bool { return slices.ContainsFunc(split(h.Key), wanted) }) {
 		return nil
 	}
 	all, err := t.looks(ctx)
@@ -23,35 +38,23 @@ func (a *app) nested(ctx context.Context, t *target) error {
 		return nil // the attempt will tell
 	}
 	if key := heldAround(all); key != "" {
-		return exit.Because(
-			exit.Wrong, fmt.Errorf("%q is held by the run around this one, which would wait for itself", key),
-			"leave out one of the two, or give them two KEYs",
-		)
+		return exit.Because(exit.Wrong, fmt.Errorf("%q is held by a run around this one, which would wait for itself", key),
+			"leave out one of the two, or give them two KEYs")
 	}
 	return nil
 }
 
-// heldAround is the first key that the run around this one holds, and keeps from this one: not what several may hold at
-// once. The environment tells which keys those are, and what is on them whether they are the same and still held.
+// heldAround finds the first key that a run around this one holds, and keeps from this one: not what several may hold
+// at once. The environment names the keys; what is on them shows whether they are the same and still held.
 func heldAround(all []verdict.Verdict) string {
-	token, keys := os.Getenv("SETNXLOCK_TOKEN"), keysAround()
-	if h := (compat.Handle{}); h.UnmarshalText([]byte(token)) == nil { // the token was no text
-		token = h.Token
-	}
-	for _, v := range all {
-		if !v.Obtainable && slices.Contains(keys, v.Key) && holds(token, v) {
-			return v.Key
+	for _, h := range around() {
+		for _, v := range all {
+			if !v.Obtainable && slices.Contains(split(h.Key), v.Key) && holds(h.Token, v) {
+				return v.Key
+			}
 		}
 	}
 	return ""
-}
-
-// keysAround are those of the run around this one; none if there is no such run.
-func keysAround() []string {
-	if os.Getenv("SETNXLOCK_TOKEN") == "" {
-		return nil
-	}
-	return append(strings.Split(os.Getenv("SETNXLOCK_KEYS"), "\n"), os.Getenv("SETNXLOCK_KEY"))
 }
 
 // holds reports that a token, or what its holder has put in its place since, is on a key.

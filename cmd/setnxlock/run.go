@@ -454,13 +454,14 @@ func (a *app) lostBelow(h *held, err error) error {
 func environment(lock *held, keepPassword bool) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		return name == passwordVariable && !keepPassword || name == "SETNXLOCK_FENCE" // of a run around this one
+		return name == passwordVariable && !keepPassword || name == "SETNXLOCK_FENCE" || name == aroundVariable
 	})
 	env = append(env,
 		"SETNXLOCK_KEY="+lock.keys[0],
 		"SETNXLOCK_KEYS="+strings.Join(lock.keys, "\n"),
 		"SETNXLOCK_TOKEN="+tokenText(lock.Handle()),
-		"SETNXLOCK_HANDLE="+lock.Handle().String())
+		"SETNXLOCK_HANDLE="+lock.Handle().String(),
+		aroundVariable+"="+strings.TrimSpace(os.Getenv(aroundVariable)+" "+lock.Handle().String()))
 	if n := lock.Fence(); n > 0 {
 		env = append(env, "SETNXLOCK_FENCE="+strconv.FormatInt(n, 10))
 	}

@@ -259,7 +259,7 @@ func (a *app) busy(ctx context.Context, t *target, f runFlags) error {
 		text = t.says + " was held by other clients"
 	}
 	if err == nil && heldAround(all) != "" {
-		text += "; that is the run around this one"
+		text += "; that is a run around this one"
 	}
 	if text += t.other(ctx); f.wait > 0 {
 		text += fmt.Sprintf("; not obtained within %v", time.Duration(f.wait))

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -62,18 +61,13 @@ func TestMessages(t *testing.T) {
 	real := func(args ...string) func(*testing.T) string {
 		return func(t *testing.T) string { return realredis.Start(t, args...) }
 	}
-	answers := func(text string) func(*testing.T) string { // to whoever connects, and closes the connection
-		return func(t *testing.T) string {
-			return serve(t, func(c net.Conn) { io.WriteString(c, text) }) //nolint:errcheck // it may have gone
-		}
-	}
 	ca := []string{"--tls-ca", ours.file("ca.crt")}
 	for _, test := range []trouble{
 		{"refused", at(func(*testing.T) string { return "127.0.0.1:1" }, "%s"), "no connection to 127.0.0.1:1: connection refused", "check the address, in --redis or SETNXLOCK_REDIS, and that the server runs there", false, "connection refused"},
 		{"no such host", at(func(*testing.T) string { return "nonesuch.invalid" }, "%s"), "no connection to nonesuch.invalid:6379: there is no host of this name", "check the address", false, "there is no host of this name"},
 		{"no such socket", at(func(*testing.T) string { return "/nonesuch.sock" }, "%s"), "no connection to /nonesuch.sock: there is no such socket", "the server's configuration has its path: unixsocket", false, "there is no such socket"},
 		{"hangs", at(func(t *testing.T) string { return serve(t, hangs) }, "%s", "--timeout", "500ms"), "(no connection to .*|the server does not answer): no answer( within 500ms \\(--timeout\\))?", "--timeout allows a slow server more", false, "no answer"},
-		{"protected mode", at(answers("-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user. In this mode connections are only accepted from the loopback interface. If you want to connect from external computers to Redis you may adopt one of the following solutions: 1) Just disable protected mode sending the command 'CONFIG SET protected-mode no' from the loopback interface by connecting to Redis from the same host the server is running.\r\n"), "%s"), "the server refuses.*: DENIED Redis is running in protected mode", "give the server a password \\(requirepass\\), or let it listen where its clients are \\(bind\\)", false, "DENIED"},
+		{"protected mode", at(startProtected, "%s"), "the server refuses.*: DENIED Redis is running in protected mode", "give the server a password \\(requirepass\\), or let it listen where its clients are \\(bind\\)", false, "DENIED"},
 		{"maxclients", at(func(t *testing.T) string {
 			full := realredis.Start(t, "--maxclients", "1")
 			must.Get(dial(t, full).Do("PING"))(t)
@@ -149,6 +143,20 @@ func TestMessages(t *testing.T) {
 			}
 		})
 	}
+}
+
+// startProtected starts a server in protected mode, and returns an address of this machine that it refuses: not the loopback's.
+func startProtected(t *testing.T) string {
+	t.Helper()
+	_, port, _ := net.SplitHostPort(realredis.Start(t, "--bind", "0.0.0.0", "--protected-mode", "yes"))
+	for _, at := range must.Get(net.InterfaceAddrs())(t) {
+		if n, ok := at.(*net.IPNet); ok && n.IP.To4() != nil && n.IP.IsGlobalUnicast() {
+			return net.JoinHostPort(n.IP.String(), port)
+		}
+	}
+	realredis.Skipped(t, "an address of this machine beside the loopback's, for protected mode")
+	t.SkipNow()
+	return ""
 }
 
 // startSentinel starts a real Sentinel that knows of nobody.

@@ -47,7 +47,7 @@ func parseAddress(arg string) (at address, err error) {
 	case strings.ContainsFunc(arg, blank), strings.HasSuffix(arg, " "):
 		return at, errors.New("has white space in it")
 	case path && strings.Contains(arg, "@"): // of a URL that was cut at a comma of its password
-		return at, errors.New("is a socket's path with an @ in it: unix:///path has it as %40")
+		return at, errors.New("has an @ in a socket's path: write unix:///path, and @ as %40")
 	case path:
 		return address{network: "unix", host: arg}, nil
 	case !isURL && strings.Contains(arg, "@"):
@@ -70,16 +70,16 @@ func parseAddress(arg string) (at address, err error) {
 	return at, at.readURL(rest)
 }
 
-// readURL reads what stands behind the scheme.
+// readURL reads an address from behind its scheme on.
 func (at *address) readURL(rest string) (err error) {
 	rest, query, asks := strings.Cut(rest, "?")
 	if strings.Contains(rest+query, "#") {
-		return errors.New("has a fragment, which begins with #: in a password it is %23")
+		return errors.New("has a fragment (#): in a password write # as %23")
 	}
 	end := strings.IndexByte(rest+"/", '/')
 	authority, path := rest[:end], rest[end:]
 	if strings.Contains(path+query, "@") {
-		return errors.New("has an @ behind its host: in a password / is %2F, and ? is %3F")
+		return errors.New("has an @ behind its host: in a password write / as %2F, and ? as %3F")
 	}
 	from := strings.LastIndexByte(authority, '@') + 1
 	if err := at.readUser(strings.TrimSuffix(authority[:from], "@")); err != nil {
@@ -88,10 +88,10 @@ func (at *address) readURL(rest string) (err error) {
 	host, db := authority[from:], strings.TrimPrefix(path, "/")
 	if at.network == "unix" {
 		if host != "" || db == "" {
-			return errors.New("names a socket by another path than an absolute one")
+			return errors.New("needs an absolute path of a socket")
 		}
 		if at.host, err = url.PathUnescape(path); err != nil || strings.ContainsRune(at.host, 0) {
-			return errors.New("has a % in its path that stands for nothing: % itself is %25")
+			return errors.New("has a % in its path that encodes nothing: write % as %25")
 		}
 		return at.readDatabase("", query, asks)
 	}
@@ -104,10 +104,10 @@ func (at *address) readURL(rest string) (err error) {
 	return at.readDatabase(db, query, asks)
 }
 
-// readUser reads what stands before the host and its @.
+// readUser reads the user and the password before the @.
 func (at *address) readUser(info string) (err error) {
 	if strings.Contains(info, "@") {
-		return errors.New("has several @ before its host: in a password it is %40")
+		return errors.New("has several @ before its host: in a password write @ as %40")
 	}
 	user, password, given := strings.Cut(info, ":")
 	if at.user, err = url.PathUnescape(user); err == nil {
@@ -115,22 +115,22 @@ func (at *address) readUser(info string) (err error) {
 	}
 	switch {
 	case err != nil:
-		return errors.New("has a % in its user or password that stands for nothing: % itself is %25")
+		return errors.New("has a % in its user or password that encodes nothing: write % as %25")
 	case given && password == "" && user != "":
 		return errors.New("has a user with an empty password")
 	}
 	return nil
 }
 
-// readDatabase reads what stands behind the host: /2 or ?db=2.
+// readDatabase reads the database behind the host: /2 or ?db=2.
 func (at *address) readDatabase(db, query string, asks bool) error {
 	if asks {
 		key, value, _ := strings.Cut(query, "=")
 		switch {
 		case strings.Contains(query, "&"):
-			return errors.New("has a query of several parts: ?db=N is all that it can have")
+			return errors.New("has a query of several parts: only ?db=N is allowed")
 		case key != "db":
-			return errors.New("has a query key that is not known: ?db=N is all that it can have")
+			return errors.New("has an unknown query key: only ?db=N is allowed")
 		case db != "":
 			return errors.New("has two databases, in its path and in its query")
 		}
@@ -143,7 +143,7 @@ func (at *address) readDatabase(db, query string, asks bool) error {
 	}
 	n, err := strconv.ParseUint(db, 10, 31)
 	if err != nil {
-		return errors.New("has something else where a database's number belongs")
+		return errors.New("has a database that is not a number")
 	}
 	at.db = int(n)
 	return nil
@@ -164,13 +164,13 @@ func hostPort(s string) (at string, err error) {
 	n, bad := strconv.ParseUint(port, 10, 16)
 	switch ip := strings.HasPrefix(s, "["); {
 	case err != nil:
-		return "", errors.New("has brackets or colons that are not those of host:port or [IPv6]:port")
+		return "", errors.New("has brackets or colons beside those of host:port or [IPv6]:port")
 	case host == "":
 		return "", errors.New("has no host")
 	case bad != nil || n == 0:
-		return "", errors.New("has something else where a port's number belongs, which is 1 to 65535")
+		return "", errors.New("has a port that is not a number from 1 to 65535")
 	case ip && !isIP(host), !ip && strings.ContainsFunc(host, odd):
-		return "", errors.New("has a host with characters in it that no host's name has")
+		return "", errors.New("has a host with characters that no host name has")
 	}
 	return net.JoinHostPort(host, port), nil
 }
@@ -180,8 +180,8 @@ func isIP(host string) bool {
 	return err == nil
 }
 
-// parseAddresses takes a list apart, of the flag or variable of that name. TLS is for all of them or
-// for none.
+// parseAddresses takes a list apart, of the flag or variable of that name. TLS is for all addresses or for
+// none.
 func parseAddresses(of string, list []string) (all []address, err error) {
 	for _, arg := range list {
 		at, err := parseAddress(arg)
@@ -197,14 +197,13 @@ func parseAddresses(of string, list []string) (all []address, err error) {
 func alikeInTLS(all []address) error {
 	for _, at := range all {
 		if at.tls != all[0].tls {
-			return exit.Misuse("some of the servers are to be asked under TLS and others in plain text", "rediss:// before each of them, or before none")
+			return exit.Misuse("some addresses have TLS (rediss://) and others have none", "rediss:// before each of them, or before none")
 		}
 	}
 	return nil
 }
 
-// merged is what the addresses of one deployment say together. A part that one of them leaves out
-// is as another says.
+// merged joins the addresses of one deployment. A part that one of them leaves out is taken from another.
 func merged(all []address) (address, error) {
 	of := address{network: "tcp", tls: all[0].tls}
 	for _, at := range all {
@@ -232,7 +231,7 @@ type addresses struct {
 func (a *addresses) Type() string   { return "address" }
 func (a *addresses) String() string { return strings.Join(a.list, ",") }
 
-// from is where they were read.
+// from names the flag or the variable of the addresses.
 func (a *addresses) from() string {
 	if a.given {
 		return "--redis"

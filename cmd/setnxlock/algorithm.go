@@ -22,7 +22,7 @@ type candidate struct {
 	drops   eviction           // of the server that it was picked for
 }
 
-// names are the values of --algorithm, families first.
+// names lists the values of --algorithm, families first.
 func names() []string {
 	list := append([]string{"auto"}, locks.Families()...)
 	for _, l := range locks.All() {
@@ -33,7 +33,7 @@ func names() []string {
 	return list
 }
 
-// candidates are the locks that --algorithm may mean, the strongest first.
+// candidates returns the possible locks of --algorithm, the strongest first.
 func candidates(name string, d getsetlock.Dialect, fence bool, owner string) ([]candidate, error) {
 	var list []candidate
 	for _, l := range locks.Named(name) {
@@ -67,9 +67,8 @@ func candidates(name string, d getsetlock.Dialect, fence bool, owner string) ([]
 	return list, nil
 }
 
-// pick returns the strongest lock that --algorithm allows and that is safe on
-// this server for key, by the locks' own checks. The error is the weakest
-// one's refusal: it says what even that one lacks.
+// pick returns the strongest lock within --algorithm whose own check finds this server safe for key. The
+// error is the weakest lock's refusal: what even that one lacks.
 func (a *app) pick(ctx context.Context, n node, key string, fence bool) (candidate, error) {
 	d, err := a.dialectValue()
 	if err != nil {
@@ -104,7 +103,7 @@ func (a *app) pick(ctx context.Context, n node, key string, fence bool) (candida
 	return candidate{}, err
 }
 
-// placed returns a lock that was named, and whose own check this server passes, unless no lock is safe there.
+// placed returns a named lock whose own check has passed, unless no lock is safe on this server.
 func (a *app) placed(ctx context.Context, n node, c candidate, key string) (candidate, error) {
 	r, err := probe.Ask(ctx, n.source, probe.Options{Prefix: key, Timeout: a.timeout, Brief: true})
 	if err == nil {
@@ -118,8 +117,8 @@ func (a *app) placed(ctx context.Context, n node, c candidate, key string) (cand
 	return c, nil
 }
 
-// unfit reports that a lock can't be had here, so that the next one is tried: it is not safe, or
-// the connection breaks on what it needs.
+// unfit reports an error after which the next lock is tried: the lock is not safe here, or the connection
+// breaks on its commands.
 func unfit(err error) bool {
 	return errors.Is(err, protocol.ErrUnsafeServer) || errors.Is(err, protocol.ErrUnanswered)
 }
@@ -134,8 +133,8 @@ func (a *app) check(ctx context.Context, n node, c candidate, key string) error 
 	return a.probing(ctx, n, err)
 }
 
-// pickAuto takes what auto chooses for the server, which is asked unless an earlier run has its
-// answers. Scratch keys begin with key, for users who may have no others.
+// pickAuto takes auto's choice for the server. The server is asked unless an earlier run has its answers.
+// Scratch keys begin with key, for users who may have no others.
 func (a *app) pickAuto(ctx context.Context, n node, key string, fence bool) (candidate, error) {
 	o, err := a.autoOptions(n, key, fence)
 	if err != nil {
@@ -164,7 +163,7 @@ func (a *app) pickAuto(ctx context.Context, n node, key string, fence bool) (can
 	return c, nil
 }
 
-// autoOptions are auto's for locks whose keys begin with prefix.
+// autoOptions builds auto's options for keys that begin with prefix.
 func (a *app) autoOptions(n node, prefix string, fence bool) (probe.Options, error) {
 	o := probe.Options{Fence: fence, Prefix: prefix, Timeout: a.timeout, Memory: &a.remembered().Memory, Where: n.name, Owner: a.owner.text()}
 	if a.dialect == "" {
@@ -175,7 +174,8 @@ func (a *app) autoOptions(n node, prefix string, fence bool) (probe.Options, err
 	return o, err
 }
 
-// asking is the failure of a choice: what the server said, or why it could not be asked.
+// asking turns an error of auto's choice into a failure: the server's words, or why the server could not be
+// asked.
 func (a *app) asking(ctx context.Context, n node, err error) error {
 	var refused redis.Error
 	if unfit(err) || errors.Is(err, protocol.ErrDenied) || errors.As(err, &refused) && !errors.Is(err, probe.ErrAuth) {
@@ -184,7 +184,7 @@ func (a *app) asking(ctx context.Context, n node, err error) error {
 	return a.probing(ctx, n, err)
 }
 
-// evictionOf is what a probe has learned of it.
+// evictionOf reads the eviction policy from a report.
 func evictionOf(r probe.Report) eviction {
 	switch {
 	case r.Has(probe.WarnEvictionAll):
@@ -195,13 +195,12 @@ func evictionOf(r probe.Report) eviction {
 	return evictsNone
 }
 
-// choiceOf is auto's choice as a candidate.
+// choiceOf turns auto's choice into a candidate.
 func choiceOf(c probe.Choice) candidate {
 	return candidate{name: c.Name, Algorithm: c.Algorithm, several: c.Several}
 }
 
-// chooseFor is auto's choice: a timestamp lock if a dialect was named, since keys are shared with its
-// fleet then.
+// chooseFor asks auto for a choice. A named dialect gets a timestamp lock, since its fleet shares the keys.
 func (a *app) chooseFor(ctx context.Context, n node, r probe.Report) (probe.Choice, error) {
 	o, err := a.autoOptions(n, a.prefix, false)
 	if err != nil {
@@ -210,7 +209,7 @@ func (a *app) chooseFor(ctx context.Context, n node, r probe.Report) (probe.Choi
 	return probe.Choose(ctx, n.source, r, o)
 }
 
-// probing is the failure of a probe.
+// probing turns an error of a probe into a failure.
 func (a *app) probing(ctx context.Context, n node, err error) error {
 	var refused redis.Error
 	switch {

@@ -29,7 +29,7 @@ type cache struct {
 	contradicted atomic.Bool // a server refused what it was remembered to allow
 }
 
-// remembered is the cache, read by whoever asks first: several servers are asked at once.
+// remembered returns the cache, and reads it on the first call: several servers are asked at once.
 func (a *app) remembered() *cache {
 	a.known.read.Do(func() {
 		dir, err := os.UserCacheDir()
@@ -86,8 +86,8 @@ func (c *cache) save() error {
 	return err
 }
 
-// contradict forgets what was believed of the servers of the lock in use: they refused to extend or to
-// release it. A lock that is taken by one plain command shows only then what it may do.
+// contradict forgets the remembered answers of the servers of the lock in use: they refused to extend or to
+// release it. A lock that is taken by one plain command shows its permissions only then.
 func (a *app) contradict() {
 	a.known.mu.Lock()
 	believed := a.known.believed
@@ -98,7 +98,7 @@ func (a *app) contradict() {
 	a.keep()
 }
 
-// keep saves what has been learnt.
+// keep writes the cache to its file.
 func (a *app) keep() {
 	if err := a.known.save(); err != nil {
 		a.log().Debug("what the server answered can't be kept", "file", a.known.path, "error", err)

@@ -8,8 +8,7 @@ import (
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 )
 
-// endWaiting cancels a wait when a signal comes that asks for the end. The
-// function it returns hands the signals back.
+// endWaiting cancels a wait at a signal for the end. The returned function hands the signals back.
 func (s *signals) endWaiting(cancel context.CancelCauseFunc) (stop func()) {
 	done, stopped := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -26,9 +26,8 @@ type signals struct {
 	pipes chan os.Signal
 }
 
-// catch takes the signals that are passed on, but not those that we were
-// started to ignore (nohup): the command is to ignore them as well. They are
-// caught until we end: a second Ctrl-C must not change our exit status.
+// catch takes the signals to be passed on, except those ignored from the start (nohup): the command ignores
+// them as well. The signals stay caught to the end: a second Ctrl-C must not change our exit status.
 func catch() *signals {
 	s := &signals{c: make(chan os.Signal, 16), pipes: make(chan os.Signal, 1)}
 	if signal.Ignored(syscall.SIGINT) {
@@ -64,7 +63,7 @@ func (s *signals) suspend() {
 	<-continued
 }
 
-// asksForEnd reports that a signal asks a wait to end. Ctrl-Z stops it, for as long as the shell does.
+// asksForEnd reports whether a signal ends a wait. Ctrl-Z stops the wait for as long as the shell does.
 func (s *signals) asksForEnd(sig os.Signal) bool {
 	if sig == syscall.SIGTSTP {
 		s.suspend()
@@ -128,7 +127,7 @@ func (c *child) watch() {
 	}
 }
 
-// signal sends s to the whole group, or what is left of it.
+// signal sends s to the whole group, or its rest.
 func (c *child) signal(s os.Signal) {
 	syscall.Kill(-c.group, s.(syscall.Signal)) //nolint:errcheck // gone is as good
 }
@@ -146,7 +145,7 @@ func (c *child) pass(s os.Signal, lease *lease) (lost bool) {
 	return false
 }
 
-// ended is told that the command has ended by itself: what it leaves running goes on.
+// ended does nothing after the command's own end: its background processes go on.
 func (c *child) ended() {}
 
 // close takes the terminal back.
@@ -155,9 +154,8 @@ func (c *child) close() {
 	c.term.close()
 }
 
-// stopped does what a shell expects when a job is stopped: all of it stops,
-// setnxlock too, and all of it continues. It reports whether the lease ran out
-// in between; then the command must not continue.
+// stopped behaves as a shell expects of a stopped job: all of it stops, setnxlock too, and all of it
+// continues. It reports whether the lease ran out in between; then the command must not continue.
 func (c *child) stopped(by syscall.Signal, signals *signals, lease *lease) (lost bool) {
 	wantsTerminal := by == syscall.SIGTTIN || by == syscall.SIGTTOU
 	switch {
@@ -182,8 +180,7 @@ func (c *child) stopped(by syscall.Signal, signals *signals, lease *lease) (lost
 	return false
 }
 
-// end ends the command and all it started: SIGTERM, and SIGKILL for what is
-// left after the grace period.
+// end ends the command and its children: SIGTERM, and SIGKILL for the rest after the grace period.
 func (c *child) end(signals *signals, grace time.Duration) (status int) {
 	c.signal(syscall.SIGTERM)
 	c.signal(syscall.SIGCONT) // a stopped process hears SIGTERM only then

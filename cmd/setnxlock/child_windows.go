@@ -26,7 +26,7 @@ func catch() *signals {
 	return s
 }
 
-// asksForEnd reports that a signal asks a wait to end: each does.
+// asksForEnd reports true: each signal ends a wait.
 func (*signals) asksForEnd(os.Signal) bool { return true }
 
 // A child is the command, in a job object with all that it starts. If we are killed the system
@@ -69,7 +69,7 @@ func start(path string, command, env []string, in, out, errs *os.File) (*child, 
 	return c, nil
 }
 
-// endsWithUs says whether the end of the job's last handle, which is ours, ends what is in it.
+// endsWithUs sets whether closing the job's last handle, ours, ends its processes.
 func (c *child) endsWithUs(yes bool) error {
 	var info windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
 	if yes {
@@ -92,7 +92,7 @@ func (c *child) enter() error {
 	return nil
 }
 
-// resume lets a process run that was started suspended, and has one thread.
+// resume lets a suspended process of one thread run.
 func resume(process uint32) error {
 	all, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPTHREAD, 0)
 	if err != nil {
@@ -131,17 +131,16 @@ func (c *child) pass(os.Signal, *lease) (lost bool) {
 	return false
 }
 
-// stopped is not asked: nothing stops a process here.
+// stopped reports false: nothing stops a process here.
 func (c *child) stopped(syscall.Signal, *signals, *lease) (lost bool) { return false }
 
-// ended is told that the command has ended by itself: what it leaves running then goes on.
+// ended keeps the command's background processes alive after its own end.
 func (c *child) ended() { c.endsWithUs(false) } //nolint:errcheck // what it leaves running then ends with us
 
-// close closes the job, and ends with it what endsWithUs says.
+// close closes the job, and ends its processes unless ended was called.
 func (c *child) close() { windows.CloseHandle(c.job) } //nolint:errcheck // nothing is lost by it
 
-// end ends the command: Ctrl-Break, and after the grace period, or its own end, whatever is left
-// in the job.
+// end ends the command: Ctrl-Break, and after the grace period, or its own end, the rest of the job.
 func (c *child) end(_ *signals, grace time.Duration) (status int) {
 	c.interrupt()
 	over := time.NewTimer(grace)
@@ -157,5 +156,5 @@ func (c *child) end(_ *signals, grace time.Duration) (status int) {
 	return status
 }
 
-// foreground reports that the console is ours: Windows has no background jobs.
+// foreground reports true: Windows has no background jobs.
 func foreground(*os.File) bool { return true }

@@ -21,7 +21,7 @@ type introduction struct {
 	refused func()
 }
 
-// clientName is setnxlock/HOST/PID.
+// clientName returns setnxlock/HOST/PID.
 func clientName() string {
 	host, err := os.Hostname()
 	if err != nil || host == "" {
@@ -46,14 +46,14 @@ func (i *introduction) dial(dial func() (redis.Conn, error)) (redis.Conn, error)
 	return dial()
 }
 
-// dialAt is dial for a deployment of several addresses.
+// dialAt wraps dial for a deployment of several addresses.
 func (i *introduction) dialAt(dial func(context.Context, string) (redis.Conn, error)) func(context.Context, string) (redis.Conn, error) {
 	return func(ctx context.Context, at string) (redis.Conn, error) {
 		return i.dial(func() (redis.Conn, error) { return dial(ctx, at) })
 	}
 }
 
-// tell tells the name on a connection, and reports whether that still lives.
+// tell sends the name on a connection, and reports whether the connection still lives.
 func (i *introduction) tell(c redis.Conn) bool {
 	_, err := c.Do("CLIENT", "SETNAME", clientName())
 	if err == nil {
@@ -66,8 +66,8 @@ func (i *introduction) tell(c redis.Conn) bool {
 	return c.Err() == nil
 }
 
-// introduction is that of a node. A server that has refused it is not asked again for a day: each time
-// would be a line of its ACL LOG.
+// introduction makes a node's introduction. A server that has refused the name is asked again after a day:
+// each time would be a line of its ACL LOG.
 func (a *app) introduction(node string) *introduction {
 	return &introduction{refused: func() {
 		a.remembered().due(nameless+node, time.Now())
@@ -77,7 +77,7 @@ func (a *app) introduction(node string) *introduction {
 
 const nameless = "no client name: "
 
-// introduce names the connections to a node that has answered r: the one that is idle, and those to come.
+// introduce names the idle connection and all later ones to a node, once the node has answered r.
 func (a *app) introduce(ctx context.Context, n node, r probe.Report) {
 	if r.Kind == "proxy" || r.Version == "" || ability.Older(r.Version, "2.6.9") || a.remembered().knows(nameless+n.name, time.Now()) {
 		return
@@ -91,7 +91,7 @@ func (a *app) introduce(ctx context.Context, n node, r probe.Report) {
 	c.Close()
 }
 
-// introduceUnasked is introduce where nobody else asks for INFO.
+// introduceUnasked asks for INFO by itself, then does as introduce.
 func (a *app) introduceUnasked(ctx context.Context, n node) {
 	c, err := n.source.Get(ctx, "")
 	if err != nil {

@@ -30,10 +30,10 @@ type node struct {
 	named  *introduction
 }
 
-// one is the deployment's only node. A quorum has none.
+// one returns the deployment's only node. A quorum has none.
 func (p *deployment) one() node { return p.nodes[0] }
 
-// name is the deployment as messages call it.
+// name returns the deployment's name in messages.
 func (p *deployment) name() string {
 	var names []string
 	for _, n := range p.nodes {
@@ -52,9 +52,8 @@ func (p *deployment) Close() {
 	}
 }
 
-// connect opens the deployment that the flags name and makes the first connection,
-// so that the user learns at once that a server is not there. Of a quorum a
-// majority must be there.
+// connect opens the deployment of the flags and makes the first connection, so that the user learns at once
+// of a server that is not there. Of a quorum a majority must be there.
 func (a *app) connect(ctx context.Context) (*deployment, error) {
 	p, err := a.deployment()
 	if err != nil {
@@ -87,7 +86,7 @@ func (a *app) connect(ctx context.Context) (*deployment, error) {
 	return p, nil
 }
 
-// oneServer refuses what is done to the keys of one server where the flags name several.
+// oneServer refuses flags with several servers, for commands that read the keys of one.
 func (a *app) oneServer() error {
 	if len(a.redis.list) > 1 || a.cluster {
 		return exit.Misuse("this command reads one server, and --redis names several or a cluster", "give the address of one; of a cluster, of one master after the other")
@@ -95,8 +94,7 @@ func (a *app) oneServer() error {
 	return nil
 }
 
-// session is one connection to the only server there is. Close both, the
-// connection first.
+// session opens one connection to the only server. Close both, the connection first.
 func (a *app) session(ctx context.Context) (*deployment, redis.Conn, error) {
 	p, err := a.connect(ctx)
 	if err != nil {
@@ -111,7 +109,7 @@ func (a *app) session(ctx context.Context) (*deployment, redis.Conn, error) {
 	return p, c, nil
 }
 
-// deployment makes the one that the flags name.
+// deployment builds the deployment of the flags, without connecting.
 func (a *app) deployment() (*deployment, error) {
 	if err := a.prepare(); err != nil {
 		return nil, err
@@ -172,7 +170,7 @@ func (a *app) pool(at address, named *introduction) *redis.Pool {
 	}
 }
 
-// unreachable is the failure of a connection that could not be made.
+// unreachable turns an error of connecting into a failure.
 func (a *app) unreachable(ctx context.Context, n node, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -187,7 +185,7 @@ func (a *app) unreachable(ctx context.Context, n node, err error) error {
 	return a.broken(n.name, err)
 }
 
-// broken is the failure of a connection to a server.
+// broken turns a broken connection to a server into a failure.
 func (a *app) broken(server string, err error) *exit.Failure {
 	if said := a.overheard(err); said != nil {
 		return a.explain(said)
@@ -195,31 +193,31 @@ func (a *app) broken(server string, err error) *exit.Failure {
 	c := causeOf(err)
 	switch {
 	case strings.Contains(err.Error(), "unknown command 'SENTINEL'"):
-		return exit.Because(statusUnavailable, fmt.Errorf("what answers at %s is no Sentinel: %w", shownList(a.sentinel), err), "--sentinel NAME@host:port has the Sentinels' addresses (port 26379), and --redis the server's")
+		return exit.Because(statusUnavailable, fmt.Errorf("the server at %s is no Sentinel: %w", shownList(a.sentinel), err), "--sentinel NAME@host:port has the Sentinels' addresses (port 26379), and --redis the server's")
 	case a.sentinel != "" && (c == nil || c.hint == addressWord):
-		return exit.Because(statusUnavailable, fmt.Errorf("no connection to %s: %w", server, err), "check the addresses of --sentinel, and that the Sentinels run there and know this name")
+		return exit.Because(statusUnavailable, fmt.Errorf("can't connect to %s: %w", server, err), "check the addresses of --sentinel, and that the Sentinels run there and know this name")
 	case notRedis(err):
-		return exit.Because(statusUnavailable, fmt.Errorf("what answers at %s is not a Redis server: %w", server, err), foreignHint(err))
+		return exit.Because(statusUnavailable, fmt.Errorf("the server at %s is not a Redis server: %w", server, err), foreignHint(err))
 	case c == nil:
-		return exit.Because(statusUnavailable, fmt.Errorf("no connection to %s: %w", server, err), addressWord)
+		return exit.Because(statusUnavailable, fmt.Errorf("can't connect to %s: %w", server, err), addressWord)
 	case c.hint == addressWord && len(a.redis.list) == 0 && a.sentinel == "":
 		c.hint = "give the server's address with --redis or in SETNXLOCK_REDIS"
 	}
-	return exit.Because(statusUnavailable, fmt.Errorf("no connection to %s: %w", server, err), c.hint)
+	return exit.Because(statusUnavailable, fmt.Errorf("can't connect to %s: %w", server, err), c.hint)
 }
 
-// notRedis reports that an answer was not in Redis's protocol.
+// notRedis reports an answer outside of Redis's protocol.
 func notRedis(err error) bool {
 	return errors.Is(err, guard.ErrNotRESP) || strings.Contains(err.Error(), "redigo: ")
 }
 
-// silent reports that a server took longer to answer than --timeout.
+// silent reports a server slower than --timeout.
 func silent(err error) bool {
 	var t net.Error
 	return errors.As(err, &t) && t.Timeout() || errors.As(dialled(err), &t) && t.Timeout()
 }
 
-// dialled is what our Dial returned, if err carries that; else err.
+// dialled returns the error of our own Dial within err, or err.
 func dialled(err error) error {
 	var d interface{ Caller() error }
 	if errors.As(err, &d) {

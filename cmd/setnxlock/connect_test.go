@@ -110,7 +110,7 @@ func TestTLS(t *testing.T) {
 		{"all", all, 0, ""},
 		{"no authority", without("--tls-ca"), 69, "--tls-ca FILE names"},
 		{"another authority", append(without("--tls-ca"), "--tls-ca", others.file("ca.crt")), 69, "--tls-ca FILE names"},
-		{"another name", without("--tls-name"), 69, "--tls-name NAME is whom"},
+		{"another name", without("--tls-name"), 69, "--tls-name NAME expects another name"},
 		{"no client certificate", all[:2:2], 69, ""},
 		{"not a certificate", []string{"--tls-ca", ours.file("ca.key")}, 64, "has no certificate"},
 	} {

@@ -16,8 +16,7 @@ const (
 	evictsAll
 )
 
-// dangers are the reasons for which two clients may hold a lock at once on a server: where
-// doctor says UNSAFE, and run warns.
+// dangers lists why two clients may hold a lock at once on a server: doctor says UNSAFE there, and run warns.
 func dangers(name string, drops eviction) (list []string) {
 	if l, _ := locks.Get(name); l.Flaw != "" {
 		list = append(list, l.Name+": "+l.Flaw)
@@ -28,7 +27,7 @@ func dangers(name string, drops eviction) (list []string) {
 	return list
 }
 
-// warn says the dangers of a lock on a server, where run is to be cautious.
+// warn prints the dangers of a lock on a server, if run is cautious.
 func (a *app) warn(n node, list []string) {
 	if !a.cautious {
 		return

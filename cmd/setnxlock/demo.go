@@ -95,7 +95,7 @@ const (
 // stands still for a while, or a terminal that is stopped, is to spoil nothing.
 const ample = time.Hour
 
-// counter is the first act.
+// counter plays the first act.
 func (d *demo) counter() error {
 	d.title("1. %d workers share one counter; each adds 1 to it, %d times: %d in the end", workers, rounds, total)
 	for _, e := range append([]entry{{"no lock", "1.2", nil}}, entries()...) {
@@ -106,8 +106,7 @@ func (d *demo) counter() error {
 	return nil
 }
 
-// race lets the workers add to the counter under e's lock, or under none, and
-// tells what the counter says in the end.
+// race lets the workers add to the counter under e's lock, or under none, and prints the final count.
 func (d *demo) race(e entry) error {
 	s, err := oldredis.New(e.version, oldredis.Options{Clock: d.clock})
 	if err != nil {
@@ -177,8 +176,7 @@ func (r *contest) once() error {
 	return r.locks.Do(context.Background(), "counter:lock", ample, func(context.Context) error { return r.add() })
 }
 
-// add reads the counter, thinks, and writes it back one higher: what every lost
-// update is made of.
+// add reads the counter, thinks, and writes it back one higher: every lost update is made of this.
 func (r *contest) add() error {
 	now := r.inside.Add(1)
 	defer r.inside.Add(-1)
@@ -201,7 +199,7 @@ func (r *contest) sum() (int, error) {
 	return redis.Int(c.Do("GET", "counter"))
 }
 
-// crash is the second act.
+// crash plays the second act.
 func (d *demo) crash() error {
 	d.title("2. A holder crashes: its lease ends by itself, and the next client takes over")
 	e := entries()
@@ -215,8 +213,9 @@ func (d *demo) crash() error {
 	return nil
 }
 
-// takeover has bob wait for alice's lease to end. Time passes while he waits, and only then: on a machine that
-// stands still for a moment, or a terminal that is stopped, the lease would be over before his first try.
+// takeover has bob wait for alice's lease to end. Time passes while he waits, and only then: on a machine
+// that stands still for a moment, or a terminal that is stopped, the lease would be over before his first
+// try.
 func (d *demo) takeover(e entry) error {
 	const lease = 1200 * time.Millisecond
 	now := clock.NewMock()
@@ -272,7 +271,7 @@ func (d *demo) takeover(e entry) error {
 	return nil
 }
 
-// passing lets time pass as it does, but for moments at which this process stands still, until stop.
+// passing lets the clock run until stop, except while this process stands still.
 func passing(now *clock.Mock) (stop func()) {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -292,7 +291,7 @@ func passing(now *clock.Mock) (stop func()) {
 	return func() { close(end); <-ended }
 }
 
-// refusal is the third act.
+// refusal plays the third act.
 func (d *demo) refusal() error {
 	const version = "2.0"
 	d.title("3. A server on which a token with a TTL excludes nobody: Redis %s", version)

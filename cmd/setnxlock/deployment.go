@@ -13,9 +13,9 @@ import (
 	"github.com/setnxlock/setnxlock/compat/sentinel"
 )
 
-const sentinelHint = "it is NAME@host:port, with further Sentinels after commas; one with a password is redis://:password@host:port"
+const sentinelHint = "write NAME@host:port, further Sentinels after commas; one with a password as redis://:password@host:port"
 
-// sentinels are those of --sentinel, as text and taken apart, and the name of their master.
+// sentinels reads --sentinel: the master's name, the Sentinels as text, and taken apart.
 func (a *app) sentinels() (name, list string, all []address, err error) {
 	name, list, ok := strings.Cut(a.sentinel, "@")
 	if !ok || name == "" || list == "" || strings.Contains(name, ":") {
@@ -31,15 +31,15 @@ func (a *app) sentinels() (name, list string, all []address, err error) {
 	return name, list, all, err
 }
 
-// sentinelDeployment is the master that --sentinel names. master is the address of --redis, if there
-// is one, of which all but the port counts.
+// sentinelDeployment builds the deployment of --sentinel. master is the address of --redis, if there is one:
+// its user, password, database and TLS count.
 func (a *app) sentinelDeployment(master []address) (*deployment, error) {
 	name, list, sentinels, err := a.sentinels()
 	if err != nil {
 		return nil, err
 	}
 	if len(master) > 1 {
-		return nil, exit.Misuse("with --sentinel there is one --redis at the most", "its user, password, database and TLS are the master's")
+		return nil, exit.Misuse("--sentinel allows one --redis at most", "its user, password, database and TLS are the master's")
 	}
 	named := append(slices.Clip(master), sentinels...) // by the user
 	if len(master) == 0 {
@@ -61,7 +61,7 @@ func (a *app) sentinelDeployment(master []address) (*deployment, error) {
 	for i, at := range sentinels {
 		at, _ = new(secrets).as(at) // a Sentinel has a password of its own, or none
 		if at.network != "tcp" || at.db != 0 || like.network != "tcp" {
-			return nil, exit.Misuse("a Sentinel has neither a socket nor a database in its address, and its master no socket", sentinelHint)
+			return nil, exit.Misuse("--sentinel allows no socket and no database in an address, and no socket of the master", sentinelHint)
 		}
 		sentinels[i] = at
 		hosts, known[at.host] = append(hosts, at.host), at
@@ -82,7 +82,7 @@ func (a *app) sentinelDeployment(master []address) (*deployment, error) {
 	return &deployment{nodes: []node{{called, s.Source(), s.Close, intro}}}, nil
 }
 
-// clusterDeployment is the cluster to which the servers belong.
+// clusterDeployment builds the cluster of these nodes.
 func (a *app) clusterDeployment(nodes []address) (*deployment, error) {
 	like, err := merged(nodes)
 	if err != nil {

@@ -32,7 +32,7 @@ type secrets struct {
 // passwordVariable is read once and kept from the command that run starts.
 const passwordVariable = "SETNXLOCK_PASSWORD"
 
-// prepare reads the files that the flags name, and the password of the environment.
+// prepare reads the password, the certificates and the keys of the flags and the environment.
 func (s *secrets) prepare() error {
 	s.password = os.Getenv(passwordVariable)
 	if s.passwordFile != "" {
@@ -46,7 +46,7 @@ func (s *secrets) prepare() error {
 		}
 	}
 	if s.user != "" && s.password == "" {
-		return exit.Misuse("--user wants a password", "--password-file FILE, or "+passwordVariable)
+		return exit.Misuse("--user needs a password", "--password-file FILE, or "+passwordVariable)
 	}
 	var err error
 	s.tls, err = s.tlsConfig()
@@ -82,19 +82,19 @@ func (s *secrets) tlsConfig() (*tls.Config, error) {
 // fitsTLS refuses flags of TLS where no TLS is spoken.
 func (s *secrets) fitsTLS(spoken bool) error {
 	if !spoken && (s.caFile != "" || s.certFile != "" || s.serverName != "") {
-		return exit.Misuse("the --tls- flags want a --redis that speaks TLS", "--redis rediss://host:port")
+		return exit.Misuse("the --tls- flags need a --redis with TLS", "--redis rediss://host:port")
 	}
 	return nil
 }
 
-// as is an address with the user and the password to log in as: its own, if it has one.
+// as returns an address with the user and the password to log in as: its own, if it has one.
 func (s *secrets) as(at address) (address, error) {
 	switch {
 	case at.password != "":
 	case s.password == "":
 		at.user, at.password = "", at.user // redis://secret@host, as redis-cli has it
 	case s.user != "" && at.user != "" && s.user != at.user:
-		return at, exit.Misuse("--user and --redis name two users", "leave one of them out")
+		return at, exit.Misuse("--user and --redis name different users", "leave one of them out")
 	default:
 		at.user, at.password = cmp.Or(at.user, s.user), s.password
 	}
@@ -174,7 +174,7 @@ type firstAnswer struct {
 	came  atomic.Bool
 }
 
-// deadline is when the answer is late; it is zero once there was one.
+// deadline returns when the first answer is late; zero once there was one.
 func (f *firstAnswer) deadline() time.Time {
 	if f == nil || f.came.Load() {
 		return time.Time{}

@@ -11,10 +11,10 @@ import (
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
-// dialects are the values of --dialect that name a way to write times.
+// dialects lists the values of --dialect for ways to write times.
 func dialects() []string { return []string{"seconds", "float", "millis", "nanos"} }
 
-// clients are the values of --dialect that name a client in the field.
+// clients lists the values of --dialect for clients in the field.
 func clients() []string {
 	var list []string
 	for _, f := range dialect.All() {
@@ -23,8 +23,7 @@ func clients() []string {
 	return list
 }
 
-// dialectValue is the dialect of times that --dialect names; float's for a
-// client that writes no times.
+// dialectValue returns the dialect of times of --dialect, or float's for a client of tokens.
 func (a *app) dialectValue() (getsetlock.Dialect, error) {
 	if a.dialect == "" {
 		return getsetlock.Float, nil
@@ -45,8 +44,7 @@ func (a *app) dialectValue() (getsetlock.Dialect, error) {
 	return getsetlock.Float, nil
 }
 
-// fleet are the locks of a client that writes no times, or times on a key of
-// their own: none for any other dialect.
+// fleet returns the locks of a client of tokens, or of times on a second key; none for any other dialect.
 func (a *app) fleet(fence bool) ([]candidate, error) {
 	f, err := dialect.Lookup(a.dialect)
 	if err != nil || f.Kind.Timed() {
@@ -55,7 +53,7 @@ func (a *app) fleet(fence bool) ([]candidate, error) {
 	family, _, _ := strings.Cut(a.algorithm, ":")
 	if f.Kind == dialect.TwoKeys {
 		if family != "auto" && family != "getset" {
-			return nil, exit.Because(exit.Wrong, fmt.Errorf("%s is not like any other lock", f.Name), "leave --algorithm out")
+			return nil, exit.Because(exit.Wrong, fmt.Errorf("--algorithm does not go with %s, whose locks stand on two keys", f.Name), "leave --algorithm out")
 		}
 		return []candidate{{name: f.Name, Algorithm: getsetlock.TwoKeys{Fence: fence}}}, nil
 	}

@@ -203,7 +203,7 @@ func (a *app) diagnose(ctx context.Context, n node) (*diagnosis, error) {
 	return d, nil
 }
 
-// judgeClock warns of a clock that timestamps can't be compared by.
+// judgeClock warns if timestamps can't be compared by the server's clock and this machine's.
 func (d *diagnosis) judgeClock(ahead, plusMinus time.Duration) {
 	if off := ahead.Abs() - plusMinus; off > time.Second {
 		d.Warnings = append(slices.Clip(d.Warnings), probe.Warning{ID: "clock-offset", Text: fmt.Sprintf(
@@ -222,13 +222,13 @@ func abilities(r probe.Report) []canDo {
 	return list
 }
 
-// forbidden reports that a server's answer forbids this user what another may do.
+// forbidden reports a reply that denies this user a command or a key.
 func forbidden(reply redis.Error) bool {
 	d := denial(reply)
 	return reply != "" && d != nil && d.About == "permission"
 }
 
-// says is what the table of abilities says of one.
+// says returns an ability's word in the table.
 func (c canDo) says() string {
 	switch {
 	case c.Denied:
@@ -239,7 +239,7 @@ func (c canDo) says() string {
 	return yes(c.OK)
 }
 
-// print is the diagnosis for people.
+// print writes the diagnosis for people.
 func (d *diagnosis) print(s screen.Screen, verbose bool) error {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -310,7 +310,7 @@ func (d *diagnosis) verdict(s screen.Screen) string {
 	return s.Good("safe")
 }
 
-// title is version, kind and role in one line.
+// title puts version, kind and role in one line.
 func (d *diagnosis) title() string {
 	t := product(d.Kind, d.Own, d.Version)
 	if d.Version == "" && d.Own == "" {
@@ -322,7 +322,8 @@ func (d *diagnosis) title() string {
 	return t
 }
 
-// product names a server, in its own version: what another server calls redis_version is the Redis that it is like.
+// product names a server in its own version. The redis_version of another server is the Redis that it is
+// like.
 func product(kind, own, version string) string {
 	switch name := map[string]string{"redis": "Redis", "": "unknown", "proxy": "a proxy"}[kind]; {
 	case name != "":
@@ -356,7 +357,7 @@ func yes(ok bool) string {
 	return "no"
 }
 
-// recommend fills in the algorithm, and what makes it unsafe here.
+// recommend fills in the algorithm, and its dangers here.
 func (a *app) recommend(ctx context.Context, d *diagnosis, n node, r probe.Report) error {
 	choice, err := a.chooseFor(ctx, n, r)
 	fleet, _ := a.fleet(false) // its error is pick's, too
@@ -371,7 +372,7 @@ func (a *app) recommend(ctx context.Context, d *diagnosis, n node, r probe.Repor
 	return nil
 }
 
-// judge replaces the best algorithm by the one that was asked for.
+// judge replaces the best algorithm by the one of --algorithm.
 func (a *app) judge(ctx context.Context, n node, r probe.Report, best *probe.Choice) error {
 	c, err := a.pick(ctx, n, a.prefix+"doctor", false)
 	if err != nil || c.name == best.Name {

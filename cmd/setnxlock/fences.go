@@ -90,7 +90,7 @@ func (a *app) fences(ctx context.Context, keys []string, do fencesDo) error {
 	return a.printCounters(all)
 }
 
-// counters are those of the locks named, or all that there are.
+// counters returns the counters of the named locks, or all.
 func (a *app) counters(c redis.Conn, keys []string, yes bool) (all []counter, err error) {
 	if len(keys) == 0 {
 		told := map[string]bool{} // SCAN may tell a key twice
@@ -125,7 +125,7 @@ const (
 	absent  = -time.Hour   // idle of a counter that there is none of
 )
 
-// ages asks how long nobody has used each counter, without using it: to read it would be that.
+// ages asks how long each counter was idle, by a command that does not touch it: a read would.
 func ages(c redis.Conn, all []counter) error {
 	for part := range slices.Chunk(all, 250) {
 		for _, one := range part {
@@ -186,7 +186,7 @@ func counted(n int) string {
 	return fmt.Sprintf("%d counters of fences", n)
 }
 
-// ago is an age in words, in its largest unit.
+// ago puts an age into words, in its largest unit.
 func ago(idle time.Duration) string {
 	if idle < 0 {
 		return "the server doesn't say"
@@ -241,8 +241,8 @@ func (a *app) removeCounters(c redis.Conn, all []counter, yes bool) error {
 	return nil
 }
 
-// remove deletes the counter if it has the number that was shown. Without WATCH (before 2.2, and proxies)
-// that is in two steps, and a fence that is drawn in between is forgotten.
+// remove deletes the counter if it still has the shown number. Without WATCH (before 2.2, and proxies) it
+// takes two steps, and a fence that is drawn in between is forgotten.
 func (c *counter) remove(conn *protocol.Conn) (bool, error) {
 	number, exists, err := conn.Watch(c.name)
 	bare := errors.Is(conn.Lacks(err, "it has no WATCH", ""), protocol.ErrUnsafeServer)

@@ -28,7 +28,7 @@ const dialectHelp = `--dialect
   field, redis-py-2.9, jedis-lock, ...: setnxlock survey names those it finds.
 `
 
-// pageCommand makes a command that speaks to no server and prints a page.
+// pageCommand makes a command that prints a page and speaks to no server.
 func (a *app) pageCommand(use, short, long string, page func(root *cobra.Command) string) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Long: long, Annotations: exit.Alone(""), RunE: func(cmd *cobra.Command, _ []string) error {
 		_, err := io.WriteString(a.out, page(cmd.Root()))
@@ -36,13 +36,12 @@ func (a *app) pageCommand(use, short, long string, page func(root *cobra.Command
 	}}
 }
 
-// flagsCommand lists what all commands that speak to a server share.
 func (a *app) flagsCommand() *cobra.Command {
 	return a.pageCommand("flags", "List the flags of all commands",
 		"Lists the flags of all commands that speak to a server, what their values may be, and the\nenvironment variables that stand for them.", flagsPage)
 }
 
-// flagsPage is what setnxlock flags writes.
+// flagsPage writes the page of setnxlock flags.
 func flagsPage(root *cobra.Command) string {
 	return strings.TrimRight(root.PersistentFlags().FlagUsagesWrapped(80), " \n") + `
 
@@ -52,7 +51,7 @@ func flagsPage(root *cobra.Command) string {
 ` + addressHelp + "\n" + dialectHelp + "\n" + algorithmsHelp()
 }
 
-// algorithmsHelp says what --algorithm may be.
+// algorithmsHelp lists the values of --algorithm.
 func algorithmsHelp() string {
 	var page strings.Builder
 	page.WriteString("--algorithm\n")

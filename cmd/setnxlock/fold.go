@@ -62,7 +62,7 @@ func (f *folds) put(name string, keys int, v verdict.Verdict) {
 	}
 }
 
-// list are those of one key, as they are, and those of several, the largest first.
+// list returns the folds of one key, as verdicts, and those of several, the largest first.
 func (f *folds) list() (single []verdict.Verdict, several []*fold) {
 	for _, one := range f.all {
 		if one.keys == 1 {
@@ -83,8 +83,8 @@ var nameParts = sync.OnceValue(func() (p struct{ uuid, word, digits, stars *rege
 	return p
 })
 
-// pattern is a key's name with * for each number, and for each long word with digits in it: user:17:token is one of
-// user:*:token, and so is user:fb2d0a1e-3f44-4e2e-8f0a-0123456789ab:token.
+// pattern replaces each number in a key by *, and each long word with digits in it: user:17:token becomes
+// user:*:token, and so does user:fb2d0a1e-3f44-4e2e-8f0a-0123456789ab:token.
 func pattern(key string) string {
 	key = nameParts().word.ReplaceAllStringFunc(nameParts().uuid.ReplaceAllString(key, "0"), func(word string) string {
 		if len(word) >= 8 && strings.ContainsFunc(word, unicode.IsDigit) {

@@ -31,7 +31,7 @@ var shelves = []struct {
 	{"\nlearn\n", []string{"demo", "race"}},
 }
 
-// overview is the first screen: 24 lines of 80 columns, the prompt after it included.
+// overview writes the first screen: 24 lines of 80 columns, the prompt after it included.
 func overview(root *cobra.Command) string {
 	var page strings.Builder
 	page.WriteString(firstScreen)
@@ -46,7 +46,7 @@ func overview(root *cobra.Command) string {
 	return page.String() + lastLines
 }
 
-// flowed is a text whose paragraphs fill lines of 80 columns; lines that begin with blanks stay as they are.
+// flowed fills lines of 80 columns with each paragraph. Lines that begin with blanks stay as they are.
 func flowed(text string) string {
 	var page, words strings.Builder
 	flush := func() {

@@ -60,7 +60,7 @@ func (a *app) inspectCommand() *cobra.Command {
 		Args:        cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if every <= 0 {
-				return exit.Usage(cmd, fmt.Errorf("an --interval of %v", every))
+				return exit.Usage(cmd, fmt.Errorf("--interval must be positive, got %v", every))
 			}
 			if watch {
 				return a.watch(args, every, asJSON)
@@ -98,7 +98,7 @@ func (a *app) inspect(keys []string, asJSON bool) error {
 	return a.printJSON(j)
 }
 
-// watch prints a line for each state that differs from the one before.
+// watch prints a line for each change of state.
 func (a *app) watch(keys []string, every time.Duration, asJSON bool) error {
 	ctx := context.Background()
 	v, err := a.view(ctx, keys)
@@ -135,15 +135,14 @@ func (a *app) watch(keys []string, every time.Duration, asJSON bool) error {
 	}
 }
 
-// changed tells news from time that has merely passed: a TTL that is read twice
-// gives two ends that differ by as much as it was rounded.
+// changed tells news from mere passage of time: two reads of one TTL differ by its rounding.
 func changed(last, s verdict.Verdict) bool {
 	moved := s.Until.Sub(last.Until).Abs()
 	return last.Key == "" || s.Status != last.Status || s.Value != last.Value ||
 		s.Until.IsZero() != last.Until.IsZero() || moved > 1500*time.Millisecond
 }
 
-// view connects to where keys live, and returns what can be seen of them and removed from them.
+// view connects to the deployment of keys, to look at them and to remove from them.
 func (a *app) view(ctx context.Context, keys []string) (*target, error) {
 	key, err := a.all(keys)
 	if err != nil {
@@ -152,7 +151,7 @@ func (a *app) view(ctx context.Context, keys []string) (*target, error) {
 	return a.viewOf(ctx, key)
 }
 
-// viewOf is view for a key, or several that were joined, with their prefixes.
+// viewOf does as view for a key, or several that were joined, with their prefixes.
 func (a *app) viewOf(ctx context.Context, key string) (*target, error) {
 	p, err := a.connect(ctx)
 	if err != nil {
@@ -168,7 +167,7 @@ func (a *app) viewOf(ctx context.Context, key string) (*target, error) {
 	return t, err
 }
 
-// lens is how the lock that the flags name reads keys, and its algorithm, if it must look itself.
+// lens returns how the lock of the flags reads keys, and its algorithm, if it must look itself.
 func (a *app) lens() (verdict.Lens, protocol.Algorithm, error) {
 	d, err := a.dialectValue()
 	if err != nil {
@@ -215,7 +214,7 @@ func (l looker) Inspect(c *protocol.Conn, now time.Time, key string) (compat.Sta
 	return l.found.State, nil
 }
 
-// look reads the key as the lock does that the flags name, or as whatever it looks like.
+// look reads the key as the lock of the flags does, or by its form.
 func (a *app) look(ctx context.Context, n node, key string) (verdict.Verdict, error) {
 	lens, own, err := a.lens()
 	if err != nil {
@@ -254,9 +253,8 @@ func (a *app) look(ctx context.Context, n node, key string) (verdict.Verdict, er
 	return v, err
 }
 
-// seesAll refuses a lock of another kind on its keys that it would not see, or could not name:
-// readers, who stand beside the key, and other clients' hashes and sorted sets. What can't be learnt it leaves to the
-// lock to find out.
+// seesAll refuses keys with a lock that the chosen one would not see, or could not name: readers beside the
+// key, other clients' hashes and sorted sets. It leaves to the lock what it can't learn.
 func (a *app) seesAll(ctx context.Context, p *deployment, t *target) error {
 	if a.algorithm == "redlock" || strings.HasPrefix(a.algorithm, "rw:") {
 		return nil
@@ -278,15 +276,15 @@ func (a *app) seesAll(ctx context.Context, p *deployment, t *target) error {
 		case v.Lock == verdict.RW && !v.Obtainable:
 			return exit.Because(statusForeign, fmt.Errorf("%q %s: it is a lock for readers and a writer, and this one does not see the readers", key, v.Refusal()), "--algorithm rw:write, or rw:read")
 		case v.Lock == verdict.Slots && limited:
-			return exit.Because(statusForeign, fmt.Errorf("%q %s: up to so many clients hold it, and a plain lock does not see them", key, v.Refusal()), fmt.Sprintf("--limit %d", limitBeside(ctx, p.one(), key)))
+			return exit.Because(statusForeign, fmt.Errorf("%q %s: several clients share it (--limit), and a plain lock does not see them", key, v.Refusal()), fmt.Sprintf("--limit %d", limitBeside(ctx, p.one(), key)))
 		case v.Lock == verdict.Theirs:
-			return exit.Because(statusForeign, fmt.Errorf("%q is a lock of %s's, which no lock of ours excludes", key, v.Clients[0]), "use another key")
+			return exit.Because(statusForeign, fmt.Errorf("%q holds a lock of %s, which no lock of setnxlock excludes", key, v.Clients[0]), "use another key")
 		}
 	}
 	return nil
 }
 
-// lookAll is look for several keys.
+// lookAll calls look for several keys.
 func (a *app) lookAll(ctx context.Context, n node, keys []string) ([]verdict.Verdict, error) {
 	var all []verdict.Verdict
 	for _, k := range keys {
@@ -299,7 +297,7 @@ func (a *app) lookAll(ctx context.Context, n node, keys []string) ([]verdict.Ver
 	return all, nil
 }
 
-// printState is the answer for people.
+// printState writes a verdict for people.
 func printState(out io.Writer, s verdict.Verdict) error {
 	w := tabwriter.NewWriter(screen.Page{W: out}, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "key\t%s\n", listed(split(s.Key), printable))
@@ -335,12 +333,12 @@ func printHolder(w io.Writer, s verdict.Verdict) {
 	}
 }
 
-// looks says whose lock it looks like, how sure that is, and why.
+// looks names the likely clients, how sure that is, and why.
 func looks(s verdict.Verdict) string {
 	return fmt.Sprintf("%s (%s: %s)", some(s.Clients), s.Sure, strings.Join(s.Why, "; "))
 }
 
-// takesOver is a dialect with which a time that has passed is taken over.
+// takesOver returns a dialect whose clients take over an expired time.
 func takesOver(s verdict.Verdict) string {
 	if s.Lock == verdict.Pair {
 		return "mlanett-redis-lock"
@@ -358,7 +356,7 @@ func takesOver(s verdict.Verdict) string {
 	return ""
 }
 
-// meaning explains the statuses that a word does not.
+// meaning explains a status in more than its word.
 func meaning(s verdict.Verdict) string {
 	switch {
 	case s.Status == compat.StatusDead && s.Obtainable:
@@ -389,7 +387,7 @@ func end(s compat.State, now time.Time) string {
 	return fmt.Sprintf("%s, %s, by %s", verdict.Moment(s.Until), in, whose)
 }
 
-// span is a duration for people: in days where it is many.
+// span writes a duration for people: in days, if many.
 func span(d time.Duration) string {
 	if days := int(d / (24 * time.Hour)); days > 2 {
 		return fmt.Sprintf("%d days", days)
@@ -397,7 +395,7 @@ func span(d time.Duration) string {
 	return d.Round(100 * time.Millisecond).String()
 }
 
-// holderOwner names the owner of one of several slots, which are different processes'.
+// holderOwner names the owner of one slot of several, which different processes hold.
 func holderOwner(s verdict.Verdict, h compat.Holder) string {
 	owner, ok := dialect.OwnerOf(h.Value)
 	if s.Lock != verdict.Slots || !ok {
@@ -420,8 +418,8 @@ func ttl(s compat.State) string {
 	return s.TTL.String()
 }
 
-// printable is a value as a terminal can bear it: without anything that moves its cursor,
-// changes its colours or turns the direction of its text.
+// printable quotes a value that would move a terminal's cursor, change its colours or turn the direction of
+// its text.
 func printable(v string) string {
 	if q := strconv.QuoteToGraphic(v); q != `"`+v+`"` || strings.Contains(v, " ") || v == "" {
 		return strconv.Quote(v)
@@ -429,7 +427,7 @@ func printable(v string) string {
 	return v
 }
 
-// printChange is one line of --watch, with the key's name if there are several.
+// printChange writes one line of --watch, with the key's name if there are several.
 func (a *app) printChange(last, s verdict.Verdict, name string, asJSON bool) error {
 	if asJSON {
 		return answer.Line(a.out, keyJSON(s, time.Now()))

@@ -61,7 +61,7 @@ func keyJSON(v verdict.Verdict, at time.Time) jsonKey {
 	return j
 }
 
-// orEmpty is list, and [] in JSON where there is none.
+// orEmpty returns list, and [] in JSON for nil.
 func orEmpty(list []string) []string {
 	if list == nil {
 		return []string{}
@@ -69,7 +69,7 @@ func orEmpty(list []string) []string {
 	return list
 }
 
-// moment is a time in JSON; nil if there is none.
+// moment returns a time for JSON; nil for the zero time.
 func moment(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -78,7 +78,7 @@ func moment(t time.Time) *time.Time {
 	return &t
 }
 
-// raw are the bytes of a text that JSON can't carry as they are; "" if it can.
+// raw encodes a text that is no UTF-8 in base64; "" for UTF-8.
 func raw(text string) string {
 	if utf8.ValidString(text) {
 		return ""

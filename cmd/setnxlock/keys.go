@@ -66,7 +66,7 @@ func (a *app) eachKeys(c redis.Conn, match string, yes bool, server *verdict.Ser
 	}
 }
 
-// otherScan is the end of a listing on a server whose SCAN is not that of Redis.
+// otherScan ends a listing on a server with a SCAN unlike Redis's.
 func otherScan(answer error) error {
 	text := "a list of another form"
 	var refused redis.Error
@@ -83,7 +83,7 @@ func otherScan(answer error) error {
 // many keys are more than a server lists by KEYS in an instant.
 const many = 10_000
 
-// allKeys lists the keys at once, as servers do that have no SCAN.
+// allKeys lists the keys at once by KEYS, for servers without SCAN.
 func (a *app) allKeys(c redis.Conn, conn *protocol.Conn, pattern string, yes bool, f func([]string) error) error {
 	if err := a.mayBlock(c, yes); err != nil {
 		return err
@@ -127,13 +127,13 @@ func (a *app) mayBlock(c redis.Conn, yes bool) error {
 		return a.confirm(fmt.Sprintf("%s (%s%s). Go on?", lacks, count, long))
 	case err != nil || size >= many:
 		return exit.Because(exit.Wrong, fmt.Errorf("this server has no SCAN (it came with 2.8), and KEYS would block it while it lists %s keys%s", count, long),
-			"--yes, when it may stand still")
+			"--yes lists them nevertheless, while the server stands still")
 	}
 	a.say(lacks)
 	return nil
 }
 
-// globbed is text as a pattern that matches it alone.
+// globbed returns a pattern that matches text alone.
 func globbed(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
 }

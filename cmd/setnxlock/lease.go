@@ -17,9 +17,8 @@ type lease struct {
 	slept bool // overslept has noticed it
 }
 
-// overslept notices that this process or the whole machine was stopped for a
-// while, and then asks the server at once whether the lock is still ours: a
-// machine that sleeps stops the timers that would have told.
+// overslept notices that this process or the whole machine was stopped for a while, and then asks the server
+// at once whether the lock is still ours: the timers were stopped, too.
 func (l *lease) overslept() (lost bool) {
 	l.slept = l.asleep()
 	now := time.Now()
@@ -35,11 +34,11 @@ func (l *lease) overslept() (lost bool) {
 	return l.Context().Err() != nil
 }
 
-// asleep reports that nobody has called overslept for longer than one who runs leaves it, by the wall's
-// time, which went on.
+// asleep reports a pause between calls of overslept longer than a running process leaves, by the wall's time,
+// which went on.
 func (l *lease) asleep() bool { return time.Now().Round(0).Sub(l.last.Round(0)) > 3*time.Second }
 
-// why is what was seen of the lock that is lost.
+// why explains the loss of the lock.
 func (l *lease) why() string {
 	if l.slept || l.asleep() {
 		return "its time ran out while setnxlock was stopped"

@@ -24,7 +24,7 @@ func (h *holders) Type() string   { return "N" }
 func (h *holders) Set(text string) error {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > semaphore.Most {
-		return fmt.Errorf("it is a number from 1 to %d", semaphore.Most)
+		return fmt.Errorf("it must be a number from 1 to %d", semaphore.Most)
 	}
 	*h = holders(n)
 	return nil
@@ -35,7 +35,7 @@ func (a *app) limitFlag(cmd *cobra.Command) {
 	cmd.Flags().VarP(&a.holders, "limit", "n", "let `N` hold KEY at once, and no more")
 }
 
-// limited is the semaphore whose slots are the lock that was picked.
+// limited builds the semaphore with slots of the picked lock.
 func (a *app) limited(ctx context.Context, n node, key string, c candidate, fence bool) (protocol.Algorithm, error) {
 	l, ok := locks.Get(c.name)
 	if l.Name == "semaphore" {
@@ -57,7 +57,7 @@ func (a *app) limited(ctx context.Context, n node, key string, c candidate, fenc
 	return nil, err
 }
 
-// limitBeside is the limit that stands beside key; 0: there is none, or it can't be read.
+// limitBeside reads the limit beside key; 0: there is none, or it can't be read.
 func limitBeside(ctx context.Context, n node, key string) holders {
 	c, err := n.source.Get(ctx, key)
 	if err != nil {
@@ -68,7 +68,7 @@ func limitBeside(ctx context.Context, n node, key string) holders {
 	return holders(limit)
 }
 
-// otherLimit says why a client with --limit waits for a key that has free slots.
+// otherLimit explains the wait of a client with another --limit than the holders'.
 func (a *app) otherLimit(ctx context.Context, n node, key string) string {
 	if theirs := limitBeside(ctx, n, key); a.holders != 0 && theirs != 0 && theirs != a.holders {
 		return fmt.Sprintf("; it is held with --limit %d, and not %d, as long as anybody holds it", theirs, a.holders)
@@ -76,14 +76,14 @@ func (a *app) otherLimit(ctx context.Context, n node, key string) string {
 	return ""
 }
 
-// ofSlot reports that a token is a semaphore's: it names its slot, before what is our own token or random.
+// ofSlot reports a semaphore's token: the slot, then our own token or a random one.
 func ofSlot(token string) bool {
 	_, rest, _ := strings.Cut(token, ":")
 	_, owned := dialect.OwnerOf(token)
 	return semaphore.Slot(token) > 0 && (owned || len(rest) == 32 && strings.Trim(rest, "0123456789abcdef") == "")
 }
 
-// limitWanted refuses what can't be limited, and a semaphore without a limit.
+// limitWanted refuses --limit with locks that have none, and a semaphore without it.
 func (a *app) limitWanted(keys []string) error {
 	switch {
 	case a.holders == 0 && a.algorithm == "semaphore":

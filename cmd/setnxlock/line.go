@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// line is a command line of ours that can be pasted into a shell: with the flags of all
-// commands that the user has given, and without passwords.
+// line builds a command line of ours to be pasted into a shell: with the user's flags of all commands, and
+// without passwords.
 func (a *app) line(command string, args ...string) string {
 	words := []string{"setnxlock", command}
 	if a.flags != nil {
@@ -53,7 +53,7 @@ func (a *app) line(command string, args ...string) string {
 	return strings.Join(words, " ")
 }
 
-// quoted is a word as a shell must be given it, and as a terminal can bear it.
+// quoted quotes a word for a shell, in characters that a terminal can bear.
 func quoted(s string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:,@%+"
 	switch {
@@ -76,7 +76,7 @@ func quoted(s string) string {
 	return `"$(printf '` + b.String() + `')"`
 }
 
-// shown is an address as messages and hints may have it: without user and password.
+// shown returns an address for messages and hints: without user and password.
 func shown(arg string) string {
 	arg = strings.TrimRight(arg, "\r\n")
 	from := 0
@@ -89,7 +89,7 @@ func shown(arg string) string {
 	return arg[:from] + arg[from+strings.LastIndex(arg[from:], "@")+1:]
 }
 
-// shownList is shown of addresses with commas between.
+// shownList does as shown for addresses with commas between.
 func shownList(arg string) string {
 	list := strings.Split(arg, ",")
 	for i := range list {
@@ -98,9 +98,8 @@ func shownList(arg string) string {
 	return strings.Join(list, ",")
 }
 
-// passwords are where the passwords of the URLs in a text begin and end. What stands in a list behind a
-// URL, without a scheme, is taken for a part of it: the comma may be one of the password or of the
-// user's name.
+// passwords finds where the passwords of the URLs in a text begin and end. A list item behind a URL, without
+// a scheme, counts as a part of it: the comma may be one of the password or of the user's name.
 func passwords(text string) (list [][2]int) {
 	for from := 0; ; {
 		i := strings.Index(text[from:], "://")
@@ -125,8 +124,8 @@ func passwords(text string) (list [][2]int) {
 	}
 }
 
-// endOfURL is how long a URL is whose host begins at from: as long as the argument that it is, or what stands between quotes; else to
-// the next blank. A password that was pasted may have blanks.
+// endOfURL measures a URL whose host begins at from: to the end of its argument or its quotes; else to the
+// next blank. A password that was pasted may have blanks.
 func endOfURL(text string, from int) int {
 	scheme := from - len("://")
 	for scheme > 0 && (text[scheme-1] >= 'a' && text[scheme-1] <= 'z') {
@@ -146,7 +145,7 @@ func endOfURL(text string, from int) int {
 	return len(rest)
 }
 
-// scrubbed is a text without the passwords of the URLs in it.
+// scrubbed replaces the passwords of the URLs in a text.
 func scrubbed(text string) string {
 	var b strings.Builder
 	done := 0

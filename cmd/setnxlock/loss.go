@@ -41,7 +41,7 @@ func (o *outages) observe(e compat.Event) {
 	}
 }
 
-// named is a key for people: of several that are locked as one, each.
+// named quotes a key for people: of several that are locked as one, each.
 func named(key string) string { return listed(split(key), strconv.Quote) }
 
 // listed joins words, each as a function has it.
@@ -53,7 +53,7 @@ func listed(words []string, as func(string) string) string {
 	return strings.Join(words, ", ")
 }
 
-// whyLost is what was seen of the key of a lock that is lost, on the servers of that name.
+// whyLost explains the loss of a lock on the servers of that name.
 func whyLost(host string, err error) string {
 	var lost *compat.LostError
 	switch {
@@ -79,7 +79,7 @@ func whyLost(host string, err error) string {
 	return "no answer from " + host + " for " + since + besides(seenOf(lost.Err))
 }
 
-// besides is what more is known of a server than that it does not answer.
+// besides adds in brackets more than "no answer" of a server.
 func besides(seen string) string {
 	if seen == "" || strings.HasPrefix(seen, "no answer") {
 		return ""
@@ -87,7 +87,7 @@ func besides(seen string) string {
 	return " (" + seen + ")"
 }
 
-// holderIn is who wrote a value, as far as it tells.
+// holderIn names the writer of a value, as far as the value tells.
 func holderIn(value string) string {
 	if owner, ok := dialect.OwnerOf(value); ok {
 		return ownerInWords(owner)
@@ -98,7 +98,7 @@ func holderIn(value string) string {
 	return printable(value)
 }
 
-// seenOf is what was seen of a connection or a reply, without the words of the libraries around it.
+// seenOf describes a broken connection or a refusal, without the words of the libraries around it.
 func seenOf(err error) string {
 	var refused redis.Error
 	c := causeOf(err)

@@ -61,7 +61,7 @@ func (a *app) say(format string, args ...any) {
 	io.WriteString(a.errs, "setnxlock: "+text+"\n") //nolint:errcheck // who would be told?
 }
 
-// tell is the one form that failures have: a sentence, then a hint.
+// tell prints a failure in its one form: a sentence, then a hint.
 func tell(w io.Writer, f *exit.Failure) {
 	if f.Err == nil {
 		return // the status says it all
@@ -72,7 +72,7 @@ func tell(w io.Writer, f *exit.Failure) {
 	}
 }
 
-// sentence is an error on one line, each of its parts once.
+// sentence puts an error on one line, each of its parts once.
 func sentence(err error) string {
 	var parts []string
 	for line := range strings.SplitSeq(strings.ReplaceAll(inWords(err), "setnxlock: ", ""), "\n") {

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// manCommand writes the manual page, for who makes packages.
+// manCommand makes the hidden command man, for makers of packages.
 func (a *app) manCommand() *cobra.Command {
 	cmd := a.pageCommand("man", "Write the manual page", "Writes the manual page, setnxlock(1), as troff, made of the help of all commands.", manual)
 	cmd.Hidden = true
@@ -22,7 +22,7 @@ A lock is a lease: it ends by itself after its TTL unless it is renewed, so a
 machine that dies blocks the others no longer than that. A lease can be lost, if
 the server forgets it or the network breaks: setnxlock then stops the command.`
 
-// manual is root's page: the help of each command as it is, which has the parts of a page already.
+// manual writes root's page of the help of each command, which has the parts of a page already.
 func manual(root *cobra.Command) string {
 	var page strings.Builder
 	fmt.Fprintf(&page, ".TH SETNXLOCK 1 \"\" \"setnxlock %s\"\n.SH NAME\nsetnxlock \\- %s\n", roff(version()), roff(root.Short))
@@ -45,7 +45,7 @@ func manual(root *cobra.Command) string {
 	return page.String()
 }
 
-// roff is text that troff prints as it is.
+// roff escapes text for troff.
 func roff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text)
 	lines := strings.Split(text, "\n")

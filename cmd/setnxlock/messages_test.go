@@ -63,23 +63,23 @@ func TestMessages(t *testing.T) {
 	}
 	ca := []string{"--tls-ca", ours.file("ca.crt")}
 	for _, test := range []trouble{
-		{"refused", at(func(*testing.T) string { return "127.0.0.1:1" }, "%s"), "no connection to 127.0.0.1:1: connection refused", "check the address, in --redis or SETNXLOCK_REDIS, and that the server runs there", false, "connection refused"},
-		{"no such host", at(func(*testing.T) string { return "nonesuch.invalid" }, "%s"), "no connection to nonesuch.invalid:6379: there is no host of this name", "check the address", false, "there is no host of this name"},
-		{"no such socket", at(func(*testing.T) string { return "/nonesuch.sock" }, "%s"), "no connection to /nonesuch.sock: there is no such socket", "the server's configuration has its path: unixsocket", false, "there is no such socket"},
-		{"hangs", at(func(t *testing.T) string { return serve(t, hangs) }, "%s", "--timeout", "500ms"), "(no connection to .*|the server does not answer): no answer( within 500ms \\(--timeout\\))?", "--timeout allows a slow server more", false, "no answer"},
+		{"refused", at(func(*testing.T) string { return "127.0.0.1:1" }, "%s"), "can't connect to 127.0.0.1:1: connection refused", "check the address, in --redis or SETNXLOCK_REDIS, and that the server runs there", false, "connection refused"},
+		{"no such host", at(func(*testing.T) string { return "nonesuch.invalid" }, "%s"), "can't connect to nonesuch.invalid:6379: there is no host of this name", "check the address", false, "there is no host of this name"},
+		{"no such socket", at(func(*testing.T) string { return "/nonesuch.sock" }, "%s"), "can't connect to /nonesuch.sock: there is no such socket", "its path is unixsocket in the server's configuration", false, "there is no such socket"},
+		{"hangs", at(func(t *testing.T) string { return serve(t, hangs) }, "%s", "--timeout", "500ms"), "(can't connect to .*|the server does not answer): no answer( within 500ms \\(--timeout\\))?", "--timeout gives a slow server more time", false, "no answer"},
 		{"protected mode", at(startProtected, "%s"), "the server refuses.*: DENIED Redis is running in protected mode", "give the server a password \\(requirepass\\), or let it listen where its clients are \\(bind\\)", false, "DENIED"},
 		{"maxclients", at(func(t *testing.T) string {
 			full := realredis.Start(t, "--maxclients", "1")
 			must.Get(dial(t, full).Do("PING"))(t)
 			return full
 		}, "%s"), "the server refuses: ERR max number of clients reached", "close connections of others, or raise its maxclients", false, "ERR max number of clients reached"},
-		{"TLS, unknown CA", at(secure("server"), "rediss://%s"), "no connection to localhost:[0-9]+: its certificate is signed by an authority that is not known here", "--tls-ca FILE names the authority", false, "its certificate is signed by an authority that is not known here"},
-		{"TLS, wrong name", at(func(t *testing.T) string { return strings.Replace(secure("server")(t), "localhost", "127.0.0.1", 1) }, "rediss://%s", ca...), "no connection to 127.0.0.1:[0-9]+: its certificate is for localhost, and not for 127.0.0.1", "--tls-name NAME is whom", false, "its certificate is for"},
-		{"TLS, CN only", at(secure("named"), "rediss://%s", ca...), "no connection to localhost:[0-9]+: its certificate has its name in the Common Name alone", "subjectAltName", false, "its certificate has its name in the Common Name alone"},
-		{"TLS, client certificate wanted", at(secure("server", "--tls-auth-clients", "yes"), "rediss://%s", ca...), "no connection to localhost:[0-9]+: it asks for a client's certificate", "--tls-cert FILE and --tls-key FILE", false, "it asks for a client's certificate"},
-		{"plain to TLS", at(secure("server"), "redis://%s"), "no connection to localhost:[0-9]+: it closed the connection", "if it speaks TLS, its address is rediss://host:port", false, "it closed the connection"},
-		{"plain with a password to TLS", at(secure("server"), "redis://:pw@%s"), "no connection to localhost:[0-9]+: it closed the connection", "if it speaks TLS, its address is rediss://host:port", false, "it closed the connection"},
-		{"TLS to plain", at(real(), "rediss://%s", "--timeout", "1s"), "no connection to 127.0.0.1:[0-9]+: no answer within 1s \\(--timeout\\)", "if it speaks no TLS, its address is redis://host:port", false, "no answer"},
+		{"TLS, unknown CA", at(secure("server"), "rediss://%s"), "can't connect to localhost:[0-9]+: its certificate is signed by an authority that is not known here", "--tls-ca FILE names the authority", false, "its certificate is signed by an authority that is not known here"},
+		{"TLS, wrong name", at(func(t *testing.T) string { return strings.Replace(secure("server")(t), "localhost", "127.0.0.1", 1) }, "rediss://%s", ca...), "can't connect to 127.0.0.1:[0-9]+: its certificate is for localhost, and not for 127.0.0.1", "--tls-name NAME expects another name", false, "its certificate is for"},
+		{"TLS, CN only", at(secure("named"), "rediss://%s", ca...), "can't connect to localhost:[0-9]+: its certificate has its name in the Common Name alone", "subjectAltName", false, "its certificate has its name in the Common Name alone"},
+		{"TLS, client certificate wanted", at(secure("server", "--tls-auth-clients", "yes"), "rediss://%s", ca...), "can't connect to localhost:[0-9]+: it asks for a client's certificate", "--tls-cert FILE and --tls-key FILE", false, "it asks for a client's certificate"},
+		{"plain to TLS", at(secure("server"), "redis://%s"), "can't connect to localhost:[0-9]+: it closed the connection", "if it speaks TLS, its address is rediss://host:port", false, "it closed the connection"},
+		{"plain with a password to TLS", at(secure("server"), "redis://:pw@%s"), "can't connect to localhost:[0-9]+: it closed the connection", "if it speaks TLS, its address is rediss://host:port", false, "it closed the connection"},
+		{"TLS to plain", at(real(), "rediss://%s", "--timeout", "1s"), "can't connect to 127.0.0.1:[0-9]+: no answer within 1s \\(--timeout\\)", "if it speaks no TLS, its address is redis://host:port", false, "no answer"},
 		{"user before 6", at(func(t *testing.T) string { return startServer(t, "2.4") }, "redis://app:pw@%s"), "the server refuses: ERR wrong number of arguments for 'auth' command", "user names came with Redis 6: leave the user out", false, "ERR wrong number of arguments for 'auth' command"},
 		{"wrong password", at(real("--requirepass", "right"), "redis://:wrong@%s"), "the server refuses.*: WRONGPASS", "give the password: --password-file FILE.*--user names another user", false, "WRONGPASS"},
 		{"wrong user", at(real("--requirepass", "right"), "redis://app:wrong@%s"), "the server refuses.*: WRONGPASS", "give the password: --password-file FILE.*--user names another user", false, "WRONGPASS"},
@@ -89,16 +89,16 @@ func TestMessages(t *testing.T) {
 		{"database 99", at(real(), "redis://%s/99"), "the server refuses: ERR DB index is out of range", "this server has fewer databases", false, "ERR DB index is out of range"},
 		{"a cluster", at(startNode, "%s"), "(MOVED [0-9]+ 127|a node of a cluster|one node of a cluster)", "--cluster", true, "MOVED"},
 		{"no cluster", at(real(), "%s", "--cluster"), "the server refuses.*: ERR This instance has cluster support disabled", "this server is no node of a cluster: leave --cluster out", false, "ERR This instance has cluster support disabled"},
-		{"no Sentinel", at(real(), "%s", "--sentinel", "SAME", "--timeout", "4s"), "what answers at 127.0.0.1:[0-9]+ is no Sentinel", "--sentinel NAME@host:port has the Sentinels' addresses", false, "is no Sentinel"},
-		{"no Sentinel there", at(func(*testing.T) string { return "127.0.0.1:1" }, "%s", "--sentinel", "SAME", "--timeout", "4s"), "no connection to m, as 127.0.0.1:1 say: no master: .*: connection refused", "check the addresses of --sentinel", false, "no connection to"},
-		{"a Sentinel", at(startSentinel, "%s"), "what answers at 127.0.0.1:[0-9]+ is a Sentinel, and not the server that it watches", "--sentinel NAME@127.0.0.1:[0-9]+ asks it", false, "is a Sentinel, and not the server that it watches"},
+		{"no Sentinel", at(real(), "%s", "--sentinel", "SAME", "--timeout", "4s"), "the server at 127.0.0.1:[0-9]+ is no Sentinel", "--sentinel NAME@host:port has the Sentinels' addresses", false, "is no Sentinel"},
+		{"no Sentinel there", at(func(*testing.T) string { return "127.0.0.1:1" }, "%s", "--sentinel", "SAME", "--timeout", "4s"), "can't connect to m, as 127.0.0.1:1 say: no master: .*: connection refused", "check the addresses of --sentinel", false, "can't connect to"},
+		{"a Sentinel", at(startSentinel, "%s"), "the server at 127.0.0.1:[0-9]+ is a Sentinel, and not the master that it watches", "--sentinel NAME@127.0.0.1:[0-9]+ asks it", false, "is a Sentinel, and not the master that it watches"},
 		{"HTTP", at(func(t *testing.T) string {
 			l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 			s := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Minute}
 			go s.Serve(l) //nolint:errcheck // until it is closed
 			t.Cleanup(func() { s.Close() })
 			return l.Addr().String()
-		}, "%s"), "what answers at 127.0.0.1:[0-9]+ is not a Redis server: not a reply in RESP 2: it begins with 'H'", "another kind of server \\(a web server, say\\): check the address", false, "is not a Redis server"},
+		}, "%s"), "the server at 127.0.0.1:[0-9]+ is not a Redis server: not a reply in RESP 2: it begins with 'H'", "another kind of server \\(a web server, say\\): check the address", false, "is not a Redis server"},
 		{"BUSY", at(startBusy, "%s"), "the server refuses.*: BUSY Redis is busy running a script", "a script has run on it for too long: SCRIPT KILL, or wait", false, "BUSY"},
 		{"OOM", at(real("--maxmemory", "1", "--maxmemory-policy", "noeviction"), "%s"), "the server refuses .*: OOM command not allowed", "the server is over its maxmemory: it needs room, or a higher maxmemory", true, "OOM"},
 		{"READONLY", at(real("--replicaof", "127.0.0.1 1"), "%s"), "(READONLY You can't write|it is a replica: a lock taken here excludes nobody)", "its master", true, "replica"},

@@ -7,7 +7,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 )
 
-// measured does a run, whose metrics go to --metrics-file.
+// measured does a run, and adds its metrics to --metrics-file.
 func (a *app) measured(keys []string, f runFlags, run func() error) error {
 	if f.metrics == "" {
 		return run()

@@ -43,7 +43,7 @@ func (a *app) migrateCommand() *cobra.Command {
 	return cmd
 }
 
-// migratePlanHelp is the command's, with the versions that the targets need.
+// migratePlanHelp adds the oldest versions of the targets to the help.
 func migratePlanHelp() string {
 	return `Prints the stages by which a fleet moves: what its clients run in each, what runs
 at once while a stage is rolled out, why a stage can't be left out (the name of
@@ -56,7 +56,7 @@ this module. --to is a family or a lock: set needs Redis ` + since("set") + `, t
 ` + screen.Paragraph("--to: ", strings.Join(bridge.Targets(), ", "), 80)
 }
 
-// since is the oldest Redis that has a lock of the family.
+// since returns the oldest Redis with a lock of the family.
 func since(family string) string {
 	oldest := ""
 	for _, l := range locks.Named(family) {
@@ -76,7 +76,7 @@ func (a *app) migratePlanCommand() *cobra.Command {
 		Annotations: exit.Alone(migrateStatus),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if from == "" {
-				return exit.Usage(cmd, errors.New("a plan needs --from, the lock that the fleet has"))
+				return exit.Usage(cmd, errors.New("plan needs --from, the lock of the fleet"))
 			}
 			p, err := bridge.NewPlan(from, to)
 			if err != nil {
@@ -98,14 +98,14 @@ func (a *app) migratePlanCommand() *cobra.Command {
 		DisableFlagsInUseLine: true,
 	}
 	cmd.Flags().StringVar(&from, "from", "", "the lock of the fleet: redis-py-2.9, getset, ... as `CLIENT`")
-	cmd.Flags().StringVar(&to, "to", "set", "the `LOCK` that it is to have")
+	cmd.Flags().StringVar(&to, "to", "set", "the `LOCK` to move to")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	exit.Complete(cmd, "from", append(clients(), bridge.Ours()...))
 	exit.Complete(cmd, "to", bridge.Targets())
 	return cmd
 }
 
-// printPlan is the plan for people.
+// printPlan writes the plan for people.
 func printPlan(w io.Writer, p bridge.Plan, width int) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "From %s to %s.\n", p.From, p.To)
@@ -155,8 +155,8 @@ func item(b *strings.Builder, name, text string, width int) {
 	}
 }
 
-// bridges are the locks of --algorithm bridge: between the clients that --dialect
-// names and clients of tokens on the same key.
+// bridges returns the locks of --algorithm bridge: between the clients of --dialect and clients of tokens on
+// the same key.
 func bridges(d getsetlock.Dialect, fence bool) []protocol.Algorithm {
 	b, err := bridge.Named(d.Name)
 	if err != nil { // no client's: one of ours; or its Check refuses it

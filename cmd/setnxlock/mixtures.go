@@ -44,9 +44,9 @@ func (m *mixtures) add(v verdict.Verdict) {
 	}
 }
 
-// group is the name of the keys that a key belongs together with, as a pattern; "" if there are none. Keys of one folder are a
-// group: jobs:a and jobs:b. Where the folder is one of many, the last word tells what the key is for: user:1:token is
-// one with user:2:token, and not with user:1:last_login.
+// group returns the pattern of the keys related to a key; "" for a key by itself. Keys of one folder are a
+// group: jobs:a and jobs:b. Where the folder is one of many, the last word tells what the key is for:
+// user:1:token is one with user:2:token, and not with user:1:last_login.
 func group(key string) string {
 	folder := key[:strings.LastIndexAny(key, ":./")+1]
 	switch {
@@ -68,7 +68,7 @@ type mixture struct {
 	Wrong  string   `json:"wrong"`
 }
 
-// clashes are the groups in which one client would take or keep another's lock wrongly.
+// clashes lists the groups in which one client would take or keep another's lock wrongly.
 func (m *mixtures) clashes() []mixture {
 	list := []mixture{}
 	for _, group := range slices.Sorted(maps.Keys(m.names)) {
@@ -93,7 +93,7 @@ func (m *mixtures) clashes() []mixture {
 	return list
 }
 
-// inWords are the kinds of a mixture for people.
+// inWords names the kinds of a mixture for people.
 func (m mixture) inWords() string {
 	var words []string
 	for _, k := range m.Kinds {
@@ -102,7 +102,7 @@ func (m mixture) inWords() string {
 	return strings.Join(words, " and ")
 }
 
-// kindInWords is a kind for people.
+// kindInWords names a kind for people.
 func kindInWords(k dialect.Kind) string {
 	return cmp.Or(map[dialect.Kind]string{
 		dialect.Seconds:      "times in seconds",
@@ -121,7 +121,7 @@ func kindInWords(k dialect.Kind) string {
 	}[k], "tokens")
 }
 
-// unmixable says why kinds can't share keys; "" if they can.
+// unmixable explains why kinds can't share keys; "" if they can.
 func unmixable(kinds []dialect.Kind) string {
 	units := map[time.Duration]bool{}
 	timed, tokens := 0, 0

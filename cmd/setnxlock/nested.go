@@ -16,7 +16,7 @@ import (
 // aroundVariable has the handles of the runs around a command, the outermost first, with blanks between.
 const aroundVariable = "SETNXLOCK_AROUND"
 
-// around reads which locks the runs around this one hold.
+// around reads the locks of the runs around this one.
 func around() (all []compat.Handle) {
 	for word := range strings.FieldsSeq(os.Getenv(aroundVariable)) {
 		var h compat.Handle
@@ -27,7 +27,7 @@ func around() (all []compat.Handle) {
 	return all
 }
 
-// nested refuses to wait for a key that a run around this one holds: it would wait for itself.
+// nested refuses to wait for a key of a run around this one: it would wait for itself.
 func (a *app) nested(ctx context.Context, t *target) error {
 	wanted := func(key string) bool { return slices.Contains(t.keys, key) }
 	if !slices.ContainsFunc(around(), func(h compat.Handle) bool { return slices.ContainsFunc(split(h.Key), wanted) }) {
@@ -44,8 +44,9 @@ func (a *app) nested(ctx context.Context, t *target) error {
 	return nil
 }
 
-// heldAround finds the first key that a run around this one holds, and keeps from this one: not what several may hold
-// at once. The environment names the keys; what is on them shows whether they are the same and still held.
+// heldAround finds the first key that a run around this one holds, and keeps from this one: a key for several
+// holders counts only when it is full. The environment names the keys; the keys show whether they are still
+// held.
 func heldAround(all []verdict.Verdict) string {
 	for _, h := range around() {
 		for _, v := range all {
@@ -57,7 +58,7 @@ func heldAround(all []verdict.Verdict) string {
 	return ""
 }
 
-// holds reports that a token, or what its holder has put in its place since, is on a key.
+// holds reports whether a token, or its successor by the same holder, is on a key.
 func holds(token string, v verdict.Verdict) bool {
 	same := func(value string) bool { return value == token || dialect.SameHolder(token, value) }
 	return same(v.Value) || slices.ContainsFunc(v.Holders, func(h compat.Holder) bool { return same(h.Value) })

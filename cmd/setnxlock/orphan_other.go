@@ -4,5 +4,5 @@ package main
 
 import "syscall"
 
-// diesWithUs does nothing: no other system but Linux ends a command whose parent was killed.
+// diesWithUs does nothing: no other system but Linux ends a command with its parent.
 func diesWithUs(*syscall.SysProcAttr) {}

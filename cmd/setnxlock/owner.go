@@ -17,13 +17,12 @@ type owner struct {
 	name  string
 }
 
-// flag gives a command that takes locks its --owner.
+// flag adds --owner to a command that takes locks.
 func (o *owner) flag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.name, "owner", "", "inspect shows `NAME` as the owner; default: COMMAND's")
 }
 
-// runs says that locks are taken now, for a command; the owner is named after it if the user has
-// not named it.
+// runs begins to name owners, after the command if the user gave no --owner.
 func (o *owner) runs(command string) {
 	o.takes = true
 	if o.name == "" {
@@ -31,7 +30,7 @@ func (o *owner) runs(command string) {
 	}
 }
 
-// text is what stands in the tokens.
+// text returns the owner's part of a token.
 func (o owner) text() string {
 	if !o.takes {
 		return ""
@@ -43,7 +42,7 @@ func (o owner) text() string {
 	return text
 }
 
-// hostname is this host, as our tokens name it.
+// hostname returns this host's name in our tokens.
 func hostname() string {
 	host, err := os.Hostname()
 	if err != nil || host == "" {
@@ -55,7 +54,7 @@ func hostname() string {
 // ourOwner is an owner as our tokens have it.
 var ourOwner = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(.+):([0-9]+)(?:/(.+))?$`) })
 
-// ownerInWords is an owner for people: "nightly@web1 (4711)".
+// ownerInWords writes an owner for people: "nightly@web1 (4711)".
 func ownerInWords(owner string) string {
 	m := ourOwner().FindStringSubmatch(owner)
 	switch {

@@ -69,7 +69,7 @@ func (a *app) releaseCommand() *cobra.Command {
 			case force:
 				return a.releaseByForce(args, f)
 			case token == "":
-				return exit.Usage(cmd, errors.New("the token is empty"))
+				return exit.Usage(cmd, errors.New("--token must not be empty"))
 			}
 			key, err := a.all(args)
 			if err != nil {
@@ -78,10 +78,10 @@ func (a *app) releaseCommand() *cobra.Command {
 			return a.releaseByToken(key, f)
 		},
 	}
-	cmd.Flags().StringVar(&f.token, "token", "", "remove what holds `TOKEN`, which may be a handle")
+	cmd.Flags().StringVar(&f.token, "token", "", "remove the holder of `TOKEN`, which may be a handle")
 	cmd.Flags().BoolVar(&f.force, "force", false, "remove whatever lock is on KEY, after showing it")
 	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "don't ask")
-	cmd.Flags().BoolVar(&f.notALock, "not-a-lock", false, "with --yes, remove what only looks like text, too")
+	cmd.Flags().BoolVar(&f.notALock, "not-a-lock", false, "with --yes, remove plain text, too")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -97,8 +97,7 @@ type jsonRelease struct {
 	Locks   []jsonKey `json:"locks"`
 }
 
-// releaseByHandle releases the lock that a handle names. The keys need not be
-// given; if they are, they must be its own.
+// releaseByHandle releases the lock of a handle. Keys need not be given; given ones must be the handle's.
 func (a *app) releaseByHandle(cmd *cobra.Command, keys []string, f releaseFlags) error {
 	h, err := handle(f.token)
 	if err != nil {
@@ -106,14 +105,14 @@ func (a *app) releaseByHandle(cmd *cobra.Command, keys []string, f releaseFlags)
 	}
 	if len(keys) > 0 {
 		if key, err := a.all(keys); err != nil || key != h.Key {
-			return exit.Usage(cmd, cmp.Or(err, fmt.Errorf("the handle is of %q, not of %q", h.Key, key)))
+			return exit.Usage(cmd, cmp.Or(err, fmt.Errorf("the handle belongs to %q, not to %q", h.Key, key)))
 		}
 	}
 	f.token = h.Token
 	return a.releaseByToken(h.Key, f)
 }
 
-// releaseByToken releases what holds the token on a key with its prefix.
+// releaseByToken releases the holder of the token on a key with its prefix.
 func (a *app) releaseByToken(key string, f releaseFlags) error {
 	token := f.token
 	ctx := context.Background()
@@ -142,7 +141,7 @@ func (a *app) releaseByToken(key string, f releaseFlags) error {
 	return err
 }
 
-// releaseByForce removes what it has shown, and nothing else.
+// releaseByForce removes the locks that it has shown, and nothing else.
 func (a *app) releaseByForce(keys []string, f releaseFlags) error {
 	ctx := context.Background()
 	v, err := a.view(ctx, keys)
@@ -193,7 +192,7 @@ func (a *app) releaseByForce(keys []string, f releaseFlags) error {
 	return nil
 }
 
-// mayRemove asks, unless the flags have answered, and refuses what is not to be removed.
+// mayRemove asks, unless the flags have answered, and refuses locks of others and plain texts.
 func (a *app) mayRemove(held []verdict.Verdict, f releaseFlags) error {
 	text := false
 	for _, one := range held {
@@ -205,12 +204,12 @@ func (a *app) mayRemove(held []verdict.Verdict, f releaseFlags) error {
 				"look at it with redis-cli",
 			)
 		case one.Lock == verdict.Theirs:
-			return exit.Because(statusForeign, fmt.Errorf("%q is a lock of %s's, which setnxlock does not release: nothing was removed", one.Key, one.Clients[0]), releasedBy(one.Clients[0]))
+			return exit.Because(statusForeign, fmt.Errorf("%q holds a lock of %s, which setnxlock can't release: nothing was removed", one.Key, one.Clients[0]), releasedBy(one.Clients[0]))
 		case one.Value == "" && a.algorithm == "redlock":
 			return exit.Because(statusLost, fmt.Errorf("%q is held in parts, by several clients: nothing was removed", one.Key), "remove it on each server: --redis HOST:PORT, without --algorithm redlock")
 		case !one.OnlyText(time.Now()), a.dialect != "", f.notALock:
 		case f.yes:
-			return exit.Because(exit.Wrong, fmt.Errorf("%q holds a text that need not be a lock: nothing was removed", one.Key), "if it is to go, --not-a-lock; without --yes you are shown it and asked")
+			return exit.Because(exit.Wrong, fmt.Errorf("%q holds a text that need not be a lock: nothing was removed", one.Key), "--not-a-lock removes it nevertheless; without --yes it is shown first, and you are asked")
 		default:
 			text = true
 		}
@@ -228,7 +227,7 @@ func (a *app) mayRemove(held []verdict.Verdict, f releaseFlags) error {
 	return a.confirm(question + holderWill(held))
 }
 
-// releasedBy says how clients whose locks are no strings release one.
+// releasedBy tells how clients of hashes and sorted sets release a lock.
 func releasedBy(client string) string {
 	return cmp.Or(map[string]string{
 		dialect.Redisson:      "a client of Redisson's releases it with forceUnlock",
@@ -238,7 +237,7 @@ func releasedBy(client string) string {
 	}[client], "its own client releases it; it ends by itself, as inspect says")
 }
 
-// holderWill is what becomes of the work of those whose locks are removed.
+// holderWill tells how the holders of removed locks go on.
 func holderWill(held []verdict.Verdict) string {
 	who, ours := "Its holder", held[0].Sure == verdict.Certain && held[0].Owner != ""
 	switch owner := held[0].Owner; {
@@ -266,7 +265,7 @@ func (a *app) removeShown(ctx context.Context, v *target, one verdict.Verdict) e
 	return nil
 }
 
-// values are what is to be removed of a lock that was shown: each holder's, if it has several.
+// values returns the values to be removed of a shown lock: each holder's, if it has several.
 func values(v verdict.Verdict) []string {
 	switch {
 	case v.Status == compat.StatusFree:
@@ -281,7 +280,7 @@ func values(v verdict.Verdict) []string {
 	return all
 }
 
-// confirm asks, on a terminal; elsewhere nobody can answer.
+// confirm asks on a terminal, and refuses without one.
 func (a *app) confirm(question string) error {
 	if !term.IsTerminal(int(a.in.Fd())) {
 		return exit.Misuse("there is no terminal to ask on: nothing was changed", "--yes does it without asking")
@@ -294,8 +293,8 @@ func (a *app) confirm(question string) error {
 	return exit.Because(1, errors.New("nothing was changed"), "")
 }
 
-// remove removes what holds value from a key: a lock on one key whatever its format, any other as
-// the lock that it is, or that --algorithm names.
+// remove removes a value from a key: a lock on one key whatever its format, any other by its own algorithm,
+// or that of --algorithm.
 func (a *app) remove(ctx context.Context, v *target, key string, lock verdict.Lock, value string) error {
 	n := v.at.one()
 	switch {
@@ -331,9 +330,8 @@ func (a *app) removeBy(ctx context.Context, n node, key, token string, names ...
 	return err
 }
 
-// removeKey deletes the key if it holds value: in one transaction where there is
-// WATCH or where list commands compare, whatever the format, and otherwise as
-// getsetlock.Classic does.
+// removeKey deletes the key if it holds value: in one transaction on servers with WATCH or comparing list
+// commands, whatever the format, and otherwise as getsetlock.Classic does.
 func (a *app) removeKey(ctx context.Context, n node, key, value string) error {
 	if err := a.removeBy(ctx, n, key, value, "tx:guarded", "getset:guarded", "getset:listed"); !unfit(err) {
 		return err
@@ -347,8 +345,7 @@ func (a *app) removeKey(ctx context.Context, n node, key, value string) error {
 	return err
 }
 
-// timed is a dialect in which value is a time. The order matters: what float
-// reads without a fraction is integer seconds.
+// timed finds a dialect in which value is a time. The order matters: float reads integer seconds, too.
 func timed(value string) (getsetlock.Dialect, bool) {
 	for _, name := range dialects() {
 		d := getsetlock.Dialects()[name]

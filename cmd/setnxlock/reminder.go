@@ -25,7 +25,7 @@ func (r *reminder) knows(text string, now time.Time) bool {
 	return ok && !at.After(now) && now.Sub(at) < reminded
 }
 
-// due reports whether a text is to be said now, and remembers that it was.
+// due reports whether to print a text now, and remembers it as printed.
 func (r *reminder) due(text string, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -40,7 +40,7 @@ func (r *reminder) due(text string, now time.Time) bool {
 	return true
 }
 
-// remind says what is so on each run at this server, as doctor does too: once a day, or with -v.
+// remind prints a fact about a server, which doctor shows too: once a day, or with -v.
 func (a *app) remind(n node, text string) {
 	if a.quiet {
 		return

@@ -79,7 +79,7 @@ func (a *app) repairCommand() *cobra.Command {
 			case len(keys) > 0 && f.match != "":
 				return exit.Usage(cmd, errors.New("repair takes keys or --match, not both"))
 			case f.lease < time.Second:
-				return exit.Usage(cmd, fmt.Errorf("a --lease of %v: locks are held for a second and more", f.lease))
+				return exit.Usage(cmd, fmt.Errorf("--lease must be a second or more, got %v", f.lease))
 			case a.algorithm != "auto":
 				return exit.Usage(cmd, errors.New("repair goes by --dialect, not by --algorithm"))
 			}
@@ -87,7 +87,7 @@ func (a *app) repairCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&f.match, "match", "", "look at keys that match `PATTERN`, behind --prefix")
-	duration.Var(cmd.Flags(), &f.lease, "lease", time.Minute, "the longest lease of any client; watch so long")
+	duration.Var(cmd.Flags(), &f.lease, "lease", time.Minute, "the longest lease of any client; watch that long")
 	cmd.Flags().BoolVarP(&f.dryRun, "dry-run", "n", false, "watch, print the plan, and change nothing")
 	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "don't ask")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print JSON; without --yes nothing is changed")
@@ -188,7 +188,7 @@ func (a *app) repair(keys []string, f repairFlags) error {
 	return nil
 }
 
-// remedies are the plan, after a second look, whose locks it is of, and how many keys were looked at.
+// remedies makes the plan, after a second look, and counts the keys that it looked at.
 func (a *app) remedies(ctx context.Context, on func(func(redis.Conn) error) error, keys []string, f repairFlags) (plan []remedy, of repairing, looked int, err error) {
 	var seen []verdict.Verdict
 	err = on(func(c redis.Conn) (err error) {
@@ -213,8 +213,7 @@ func (a *app) remedies(ctx context.Context, on func(func(redis.Conn) error) erro
 	return plan, of, looked, err
 }
 
-// suspects are the verdicts on the keys that were named, or of those that match which are not
-// ordinary data for certain.
+// suspects judges the named keys, or the matching ones with more than ordinary data.
 func (a *app) suspects(ctx context.Context, c redis.Conn, keys []string, f repairFlags) (seen []verdict.Verdict, looked int, err error) {
 	server := verdict.Server{}
 	look := func(keys []string) error {
@@ -260,7 +259,7 @@ type repairing struct {
 	own    bool           // our tokens
 }
 
-// whose is the dialect that was asked for; at a terminal it is asked for now.
+// whose reads --dialect; on a terminal it asks for a missing one.
 func (a *app) whose(seen []verdict.Verdict) (repairing, error) {
 	names := map[string]bool{}
 	for _, v := range seen {
@@ -275,7 +274,7 @@ func (a *app) whose(seen []verdict.Verdict) (repairing, error) {
 			hint = "--dialect NAME; these keys look like locks of " + some(near)
 		}
 		if !term.IsTerminal(int(a.in.Fd())) {
-			return repairing{}, exit.Misuse("repair needs --dialect: whose locks are these?", hint)
+			return repairing{}, exit.Misuse("repair needs --dialect, the client whose locks these are", hint)
 		}
 		if len(near) > 0 {
 			fmt.Fprintf(a.errs, "These keys look like locks of %s.\n", strings.Join(near, ", "))
@@ -304,8 +303,7 @@ func (a *app) whose(seen []verdict.Verdict) (repairing, error) {
 	return of, nil
 }
 
-// remedy is what is to be done about what stands on a key. given says that the operator named the
-// key, and did not only match it.
+// remedy plans for one key. given: the operator named the key, and did not only match it.
 func (of repairing) remedy(v verdict.Verdict, given bool) remedy {
 	r := remedy{Key: v.Key, Action: doLeave, Outcome: outcomeLeft, was: v}
 	now := time.Now()
@@ -404,7 +402,7 @@ func (a *app) watchFor(ctx context.Context, plan []remedy, lease time.Duration) 
 	}
 }
 
-// again looks a second time at what is to be repaired, and leaves alone what has changed.
+// again looks a second time at the keys to be repaired, and leaves changed ones alone.
 func again(c redis.Conn, plan []remedy) error {
 	for i := range plan {
 		r := &plan[i]
@@ -424,7 +422,6 @@ func again(c redis.Conn, plan []remedy) error {
 	return nil
 }
 
-// apply does what the plan says, and tells of each key what became of it.
 func (a *app) apply(c redis.Conn, plan []remedy, f repairFlags) error {
 	for i := range plan {
 		if !acts(plan[i]) {
@@ -444,7 +441,7 @@ func interruptedBefore() error {
 	return exit.Because(exit.Signal+int(syscall.SIGINT), errors.New("interrupted: nothing was changed"), "")
 }
 
-// printRemedies is the plan for people: what would be done, and what was seen.
+// printRemedies writes the plan and the evidence for people.
 func printRemedies(a *app, plan []remedy, of repairing, looked int, f repairFlags) error {
 	var b strings.Builder
 	some := 0
@@ -480,7 +477,7 @@ func printRemedies(a *app, plan []remedy, of repairing, looked int, f repairFlag
 	return err
 }
 
-// apply changes the key if it still holds what was seen.
+// apply changes the key if it still holds the value that was seen.
 func (r *remedy) apply(c *protocol.Conn, lease time.Duration) error {
 	value, exists, err := c.Watch(r.Key)
 	switch {

@@ -82,7 +82,7 @@ func TestRepairDoesNoHarm(t *testing.T) {
 			{[]string{"--match", "resque:lock:*"}, exit.Wrong, "these keys look like locks of node-resque, resque-lock"},
 			{[]string{"--match", "*", "--dialect", "resque-lock", "resque:lock:gone"}, exit.Wrong, "not both"},
 			{[]string{"--match", "*", "--dialect", "resque-lock", "--algorithm", "tx"}, exit.Wrong, "--dialect"},
-			{[]string{"--dialect", "resque-lock", "--lease", "1ms", "k"}, exit.Wrong, "a --lease of 1ms"},
+			{[]string{"--dialect", "resque-lock", "--lease", "1ms", "k"}, exit.Wrong, "--lease must be a second or more, got 1ms"},
 			{[]string{"--dialect", "resque", "k"}, exit.Wrong, "no dialect"},
 			{[]string{"--dialect", "resque-lock", "--lease", "1s", "--match", "resque:lock:*"}, exit.Wrong, "--yes does it without asking"},
 			{[]string{"--dialect", "resque-lock", "--lease", "1s", "--match", "resque:lock:*", "--dry-run"}, 0, "1 of 3 keys would be changed; nothing was"},

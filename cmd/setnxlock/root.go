@@ -66,21 +66,21 @@ func (a *app) rootCommand() *cobra.Command {
 	f.Var(&a.redis, "redis", "the server's `ADDRESS`: host:port, redis://..., rediss://..., or a socket [$SETNXLOCK_REDIS]")
 	f.StringVar(&a.user, "user", "", "log in as the ACL user `NAME`")
 	f.StringVar(&a.passwordFile, "password-file", "", "read the password from the first line of `FILE` [or $SETNXLOCK_PASSWORD]")
-	f.StringVar(&a.caFile, "tls-ca", "", "believe the authority in `FILE` alone, not the system's")
+	f.StringVar(&a.caFile, "tls-ca", "", "trust only the authorities in `FILE`, not the system's")
 	f.StringVar(&a.certFile, "tls-cert", "", "show the server the certificate in `FILE`")
 	f.StringVar(&a.keyFile, "tls-key", "", "the private key of --tls-cert, in `FILE`")
-	f.StringVar(&a.serverName, "tls-name", "", "the server's certificate is made out to `NAME`")
+	f.StringVar(&a.serverName, "tls-name", "", "expect `NAME` in the server's certificate")
 	f.StringVar(&a.sentinel, "sentinel", "", "ask Sentinels for the master, and follow it: `NAME@host:port,...`")
 	f.BoolVar(&a.cluster, "cluster", false, "the servers of --redis are nodes of a cluster")
 	use := names()
 	f.StringVar(&a.algorithm, "algorithm", "auto", "`NAME`: auto, rw:read, rw:write, redlock, semaphore; more: setnxlock flags")
-	f.StringVar(&a.dialect, "dialect", "", "lock as the clients `NAME` do, which share the keys")
+	f.StringVar(&a.dialect, "dialect", "", "lock as clients of `NAME` on the same keys")
 	f.StringVar(&a.prefix, "prefix", "", "put `TEXT` before each KEY")
-	duration.Var(f, &a.timeout, "timeout", defaultTimeout, "how long connecting may take, then each request")
+	duration.Var(f, &a.timeout, "timeout", defaultTimeout, "the time limit of connecting, then of each request")
 	for _, name := range []string{"tls-ca", "tls-cert", "tls-key", "tls-name", "prefix"} {
 		variableOf(f, name, "SETNXLOCK_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
 	}
-	f.BoolVarP(&a.verbose, "verbose", "v", false, "log what happens to the lock, on stderr")
+	f.BoolVarP(&a.verbose, "verbose", "v", false, "log each event of the lock on stderr")
 	f.Lookup("redis").DefValue = defaultRedis // one from the environment may hold a password
 	exit.Complete(root, "algorithm", use)
 	exit.Complete(root, "dialect", append(dialects(), clients()...))
@@ -93,7 +93,7 @@ func (a *app) rootCommand() *cobra.Command {
 	return root
 }
 
-// onServer is a key as it stands on the server.
+// onServer returns a key with its prefix.
 func (a *app) onServer(key string) (string, error) {
 	if key == "" {
 		return "", exit.Misuse("the key is empty", "")
@@ -108,7 +108,7 @@ func (a *app) onServer(key string) (string, error) {
 	return prefix + key, nil
 }
 
-// lockOptions are the Locker's, as the flags have them. Keys have their prefix already.
+// lockOptions returns the Locker's options, by the flags. Keys have their prefix already.
 func (a *app) lockOptions() compat.Options {
 	o := compat.Options{Timeout: a.timeout, Observer: a.observer, Hold: a.hold}
 	if a.verbose {

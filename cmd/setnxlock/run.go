@@ -156,7 +156,7 @@ func (a *app) runCommand() *cobra.Command {
 	}
 	duration.Var(cmd.Flags(), &f.ttl, "ttl", 30*time.Second, "how long the lock lasts if this machine dies")
 	variableOf(cmd.Flags(), "ttl", "SETNXLOCK_TTL")
-	cmd.Flags().Var(&f.wait, "wait", "wait so long for lock and server; 0: try once")
+	cmd.Flags().Var(&f.wait, "wait", "wait that long for lock and server; 0: try once")
 	cmd.Flags().BoolVar(&f.try, "try", false, "try once: --wait 0")
 	duration.Var(cmd.Flags(), &f.grace, "grace", 5*time.Second, "from SIGTERM to SIGKILL when the lock is lost")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "say only what went wrong, not that KEY is held")
@@ -186,7 +186,7 @@ func runArgs(cmd *cobra.Command, args []string, adopts bool) error {
 	case dash == 0 && !adopts:
 		return errors.New(`run needs a KEY before "--"`)
 	case dash > 0 && adopts:
-		return errors.New("with --adopt the handle names the KEY")
+		return errors.New("--adopt takes no KEY: the handle names it")
 	case len(args) == dash:
 		return errors.New(`run needs a COMMAND after "--"`)
 	}
@@ -196,13 +196,13 @@ func runArgs(cmd *cobra.Command, args []string, adopts bool) error {
 func (f *runFlags) valid(cmd *cobra.Command) error {
 	switch {
 	case f.ttl <= 0:
-		return fmt.Errorf("a --ttl of %v", f.ttl)
+		return fmt.Errorf("--ttl must be positive, got %v", f.ttl)
 	case f.hold < 0:
-		return fmt.Errorf("a --hold of %v", f.hold)
+		return fmt.Errorf("--hold must not be negative, got %v", f.hold)
 	case f.grace < 0:
-		return fmt.Errorf("a --grace of %v", f.grace)
+		return fmt.Errorf("--grace must not be negative, got %v", f.grace)
 	case f.busyStatus < 0 || f.busyStatus > 255:
-		return fmt.Errorf("a --busy-status of %d: a status is between 0 and 255", f.busyStatus)
+		return fmt.Errorf("--busy-status must be between 0 and 255, got %d", f.busyStatus)
 	case f.try && cmd.Flags().Changed("wait") && f.wait != 0:
 		return errors.New("--try and --wait exclude each other")
 	case f.shared && cmd.Flags().Changed("algorithm"):
@@ -210,7 +210,7 @@ func (f *runFlags) valid(cmd *cobra.Command) error {
 	case f.quiet && cmd.Flags().Changed("verbose"):
 		return errors.New("--quiet and --verbose exclude each other")
 	case f.fence && cmd.Flag("algorithm").Value.String() == "redlock":
-		return errors.New("--fence: a majority of servers (redlock) can't count")
+		return errors.New("--fence does not go with redlock: a majority of servers can't count")
 	}
 	if f.try {
 		f.wait = 0
@@ -282,7 +282,7 @@ func lookUp(name string) (string, error) {
 	return "", exit.Because(statusNotFound, fmt.Errorf("%s was not found", name), hint)
 }
 
-// plain is the system's word alone, without the call and the name around it.
+// plain returns the system's error alone, without the call and the name around it.
 func plain(err error) error {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
@@ -393,7 +393,7 @@ func (a *app) waitFor(ctx, waiting context.Context, p *deployment, keys []string
 	return &held{lock, t}, err
 }
 
-// adopt goes on with a lock that another process has detached.
+// adopt goes on with a lock of another process, which has detached it.
 func (a *app) adopt(ctx context.Context, p *deployment, f runFlags, o compat.Options) (*held, error) {
 	if a.holders == 0 && ofSlot(f.handle.Token) {
 		a.holders = limitBeside(ctx, p.one(), f.handle.Key)
@@ -410,7 +410,7 @@ func (a *app) adopt(ctx context.Context, p *deployment, f runFlags, o compat.Opt
 func handle(s string) (compat.Handle, error) {
 	var h compat.Handle
 	if err := h.UnmarshalText([]byte(s)); err != nil {
-		return h, exit.Because(exit.Wrong, err, "it is what $SETNXLOCK_HANDLE was in a command of setnxlock run, or what Lock.Detach returned")
+		return h, exit.Because(exit.Wrong, err, "take $SETNXLOCK_HANDLE of a command of setnxlock run, or the result of Lock.Detach")
 	}
 	return h, nil
 }
@@ -428,13 +428,13 @@ func (a *app) detach(held *held) error {
 	case err == nil && lacks(s.State, h.Token):
 		return a.lostBelow(held, &compat.LostError{Key: h.Key, Value: s.Value, Gone: s.Status == compat.StatusFree})
 	case err != nil:
-		return exit.Because(a.explain(err).Status, fmt.Errorf("the lock on %s was to be left held, and whether it is can't be seen: %w", named(h.Key), err), "")
+		return exit.Because(a.explain(err).Status, fmt.Errorf("the lock on %s should stay held, but whether it does can't be seen: %w", named(h.Key), err), "")
 	}
 	a.log().Info("lock detached", "key", h.Key, "handle", h.String(), "until", held.Until())
 	return nil
 }
 
-// lacks reports that a key is seen not to hold value.
+// lacks reports that no holder of a key has this value.
 func lacks(s compat.State, value string) bool {
 	for _, h := range s.Holders {
 		if h.Value == value {
@@ -444,13 +444,13 @@ func lacks(s compat.State, value string) bool {
 	return s.Status == compat.StatusFree || s.Value != "" && s.Value != value
 }
 
-// lostBelow is the end of a run whose lock was lost unseen, as err says.
+// lostBelow ends a run after an unseen loss of its lock.
 func (a *app) lostBelow(h *held, err error) error {
 	a.say("the lock on %s was lost while the command ran: %s; another client may have run at the same time", named(h.Key()), whyLost(h.at.name(), err))
 	return exit.With(statusLost)
 }
 
-// environment is the child's: ours without our password, and what it is told of the lock.
+// environment builds the child's environment: ours without our password, and the variables of the lock.
 func environment(lock *held, keepPassword bool) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
@@ -468,8 +468,8 @@ func environment(lock *held, keepPassword bool) []string {
 	return env
 }
 
-// tokenText is a token as an environment and a terminal can carry it. Some clients write bytes (a
-// NUL ends a variable): then it is the handle, which release and run --adopt accept as well.
+// tokenText returns a token for environments and terminals. Some clients write bytes (a NUL ends a variable):
+// those become the handle, which release and run --adopt accept as well.
 func tokenText(h compat.Handle) string {
 	if utf8.ValidString(h.Token) && strings.IndexFunc(h.Token, unicode.IsControl) < 0 {
 		return h.Token
@@ -493,7 +493,7 @@ func (a *app) release(h *held, signals *signals) error {
 	case errors.Is(err, compat.ErrLost):
 		a.lostBelow(h, err) //nolint:errcheck // the caller has the status
 	case a.hold > 0:
-		a.say("the lock on %s is to stay until %s, and whether it does can't be seen: %v", named(h.Key()), verdict.Moment(h.Until()), sentence(err))
+		a.say("the lock on %s should stay until %s, but whether it does can't be seen: %v", named(h.Key()), verdict.Moment(h.Until()), sentence(err))
 	default:
 		a.say("the lock on %s could not be released (it ends by itself at %s): %v",
 			named(h.Key()), verdict.Moment(h.Until()), sentence(err))
@@ -523,7 +523,7 @@ func (w *wait) Set(s string) error {
 	}
 	d, err := duration.Parse(s)
 	if err != nil || d < 0 {
-		return errors.New(`a duration such as 90, 90s or 5m, 0, or "forever"`)
+		return errors.New(`it must be it must be a duration such as 90, 90s or 5m, or 0, or "forever"`)
 	}
 	*w = wait(d)
 	return nil

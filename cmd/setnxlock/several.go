@@ -20,7 +20,7 @@ func (t *target) look(ctx context.Context) (verdict.Verdict, error) {
 	return verdict.Together(t.key, all), err
 }
 
-// refusal says which of the keys are held, and by whom; "" if none is.
+// refusal lists the held keys and their holders; "" if none is held.
 func (t *target) refusal(all []verdict.Verdict) string {
 	var held []string
 	for _, v := range all {
@@ -35,7 +35,7 @@ func (t *target) refusal(all []verdict.Verdict) string {
 	return strings.Join(held, "; ")
 }
 
-// printStates shows what is on keys, and how they belong together.
+// printStates writes the verdict on each key, and how they belong together.
 func printStates(out io.Writer, all []verdict.Verdict) error {
 	for i, v := range all {
 		if i > 0 {
@@ -52,8 +52,8 @@ func printStates(out io.Writer, all []verdict.Verdict) error {
 	return err
 }
 
-// together says how several keys belong together: whether they are held as one, and what a run of all of them
-// would come to.
+// together tells how several keys belong together: held as one or not, and the keys for which a run of all
+// would wait.
 func together(all []verdict.Verdict) string {
 	first := all[0]
 	free := func(v verdict.Verdict) bool { return v.Status == compat.StatusFree }
@@ -78,7 +78,7 @@ func together(all []verdict.Verdict) string {
 	return "no lock of all of them" + parts(all) + "; a run of all waits for " + strings.Join(held, ", ")
 }
 
-// parts says which of several keys hold the same, and so are one lock: the first that do.
+// parts names the first of several keys with the same holder.
 func parts(all []verdict.Verdict) string {
 	for i, v := range all {
 		alike := []string{fmt.Sprintf("%q", v.Key)}

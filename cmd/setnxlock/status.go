@@ -69,7 +69,7 @@ func (a *app) explain(err error) *exit.Failure {
 		return exit.Because(statusUnavailable, fmt.Errorf("the server refuses: %w", err), cmp.Or(answerHint(refused), a.hintFor(denial(refused))))
 	}
 	if silent(err) {
-		return exit.Because(statusUnavailable, fmt.Errorf("the server does not answer: %w", err), fmt.Sprintf("a step may take %v: --timeout allows a slow server more", a.limit()))
+		return exit.Because(statusUnavailable, fmt.Errorf("the server does not answer: %w", err), fmt.Sprintf("a step may take %v: --timeout gives a slow server more time", a.limit()))
 	}
 	if causeOf(err) != nil || notRedis(err) {
 		return a.broken(a.place, err)
@@ -79,10 +79,10 @@ func (a *app) explain(err error) *exit.Failure {
 
 const passwordHint = "give the password: --password-file FILE, SETNXLOCK_PASSWORD, or in the URL of --redis"
 
-// unsafeHint is for a lock that can't be had on a server.
+// unsafeHint helps after a refusal for safety.
 func (a *app) unsafeHint() string {
 	if a.fence {
-		return "without --fence it may have one"
+		return "without --fence a lock may be safe here"
 	}
 	hint := "to see what the server can do: "
 	if a.algorithm != "auto" {
@@ -91,7 +91,7 @@ func (a *app) unsafeHint() string {
 	return a.examine(hint)
 }
 
-// examine is a hint that ends with a call of doctor; "" where it is doctor that fails.
+// examine appends a call of doctor to a hint; "" while no key is known, as in doctor itself.
 func (a *app) examine(hint string) string {
 	if a.key == "" {
 		return ""
@@ -99,13 +99,13 @@ func (a *app) examine(hint string) string {
 	return hint + a.line("doctor")
 }
 
-// denial is what a server's answer means that came to no lock; nil: nothing is known of it.
+// denial explains a server's error reply; nil: nothing is known of it.
 func denial(reply redis.Error) (d *protocol.DeniedError) {
 	errors.As(new(protocol.Conn).Denied("", reply), &d)
 	return d
 }
 
-// hintFor is what the user can do about a server's refusal, by a flag if there is one.
+// hintFor tells how to mend a server's refusal, by a flag if there is one.
 func (a *app) hintFor(d *protocol.DeniedError) string {
 	allowed := a.examine("; to see what is allowed: ")
 	switch {

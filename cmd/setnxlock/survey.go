@@ -84,7 +84,7 @@ func (a *app) surveyCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&f.match, "match", "", "look only at keys that match `PATTERN`, behind --prefix")
-	cmd.Flags().StringVar(&f.sure, "sure", string(verdict.Possible), "list what is `HOW` sure: possible, likely or certain")
+	cmd.Flags().StringVar(&f.sure, "sure", string(verdict.Possible), "list locks that are `HOW` sure: possible, likely, certain")
 	cmd.Flags().StringVar(&f.owner, "owner", "", "list the locks whose value names `HOST`")
 	cmd.Flags().BoolVar(&f.mine, "mine", false, "list the locks of this host")
 	cmd.Flags().BoolVar(&f.all, "all", false, "list every text, too")
@@ -96,7 +96,7 @@ func (a *app) surveyCommand() *cobra.Command {
 
 func (f *surveyFlags) valid() error {
 	if !slices.Contains(sureness, verdict.Sure(f.sure)) {
-		return fmt.Errorf("a --sure of %q: it is possible, likely or certain", f.sure)
+		return fmt.Errorf("--sure must be possible, likely or certain, got %q", f.sure)
 	}
 	if f.mine && f.owner != "" {
 		return errors.New("--mine and --owner exclude each other")
@@ -165,8 +165,7 @@ func (a *app) survey(ctx context.Context, flags surveyFlags, out report) error {
 	return out.end(&s)
 }
 
-// urgent orders locks by how soon somebody wants to know of them: the surest first, of these what is held, then
-// what may be stuck.
+// urgent orders locks by their urgency: the surest first, of these the held, then the possibly stuck ones.
 func urgent(x, y verdict.Verdict) int {
 	place := func(v verdict.Verdict) int {
 		switch {
@@ -188,8 +187,8 @@ func urgent(x, y verdict.Verdict) int {
 	return cmp.Or(sure(x)-sure(y), place(x)-place(y), strings.Compare(x.Key, y.Key))
 }
 
-// eachLock calls f with every key of one server that looks like a lock, and returns how many keys
-// were looked at. begin is called first, with the server's name.
+// eachLock calls f with every likely lock of one server, and returns how many keys it looked at. begin is
+// called first, with the server's name.
 func (a *app) eachLock(ctx context.Context, flags surveyFlags, begin func(server string) error, f func(verdict.Verdict) error) (keys int, err error) {
 	if err := a.oneServer(); err != nil {
 		return 0, err
@@ -274,7 +273,7 @@ func (r *textReport) lock(v verdict.Verdict) error {
 	return r.table()
 }
 
-// table prints the locks that came, and below them what is wrong with each.
+// table prints the collected locks, and below them their faults.
 func (r *textReport) table() error {
 	some := r.some
 	r.some = nil
@@ -353,7 +352,7 @@ func (r *textReport) columns(b *strings.Builder, rows [][]string) {
 	}
 }
 
-// middle cuts the middle out of a text that is longer than width.
+// middle cuts the middle out of a text longer than width.
 func middle(text string, width int) string {
 	if r := []rune(text); len(r) > width {
 		return string(r[:width/2]) + "…" + string(r[len(r)-(width-width/2-1):])
@@ -361,7 +360,7 @@ func middle(text string, width int) string {
 	return text
 }
 
-// paragraph prints a sentence in lines that fit the terminal.
+// paragraph prints a sentence in lines of the terminal's width.
 func (r *textReport) paragraph(b *strings.Builder, text string) {
 	if r.width == 0 {
 		b.WriteString(text + "\n")
@@ -400,7 +399,7 @@ func (r *textReport) end(s *survey) error {
 	return err
 }
 
-// ahead is when a lock ends, from now on.
+// ahead writes the time left to the end of a lock.
 func ahead(v verdict.Verdict, at time.Time) string {
 	if v.Until.IsZero() {
 		return "-"
@@ -415,7 +414,7 @@ func ahead(v verdict.Verdict, at time.Time) string {
 	return "+" + left.String()
 }
 
-// likeness is whose a lock looks like, and how sure that is.
+// likeness names the likely clients, and how sure that is.
 func likeness(v verdict.Verdict) string {
 	if len(v.Clients) == 0 {
 		return "no client that we know"
@@ -451,7 +450,7 @@ func (r *jsonReport) begin(server string, at time.Time) error {
 	return err
 }
 
-// flush prints what has come.
+// flush prints the collected locks.
 func (r *jsonReport) flush() error {
 	some := r.some
 	r.some = nil
@@ -488,7 +487,7 @@ func (r *jsonReport) end(s *survey) error {
 	return err
 }
 
-// some are the first three names of a list.
+// some returns the first three names of a list.
 func some(names []string) string {
 	if len(names) > 3 {
 		return strings.Join(names[:3], ", ") + fmt.Sprintf(" and %d more", len(names)-3)

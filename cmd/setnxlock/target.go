@@ -29,7 +29,7 @@ type target struct {
 	other func(context.Context) string                     // what other clients' --limit has to do with it
 }
 
-// target chooses the lock for keys, by what the servers can do.
+// target chooses the lock for keys, by the servers' abilities.
 func (a *app) target(ctx context.Context, p *deployment, keys []string, fence bool, o compat.Options) (*target, error) {
 	key, err := a.all(keys)
 	if err != nil {
@@ -48,7 +48,7 @@ func (a *app) target(ctx context.Context, p *deployment, keys []string, fence bo
 	return t, a.seesAll(ctx, p, t)
 }
 
-// all is the one key of those given, as they stand on the server.
+// all joins the given keys to one, with their prefixes.
 func (a *app) all(keys []string) (string, error) {
 	var all []string
 	for _, k := range keys {
@@ -61,7 +61,7 @@ func (a *app) all(keys []string) (string, error) {
 	return joined(all), nil
 }
 
-// joined is the key of several: that of multilock.
+// joined makes one key of several, as multilock does.
 func joined(keys []string) string {
 	if len(keys) == 1 {
 		return keys[0]
@@ -69,7 +69,7 @@ func joined(keys []string) string {
 	return multilock.Join(keys...)
 }
 
-// split is the opposite of joined.
+// split undoes joined.
 func split(key string) []string {
 	keys, err := multilock.Split(key)
 	if err != nil {
@@ -78,8 +78,7 @@ func split(key string) []string {
 	return keys
 }
 
-// named is the target of a key, or of several that were joined, with their
-// prefixes: what a handle has.
+// named builds the target of a key, or of several that were joined, with their prefixes, as in a handle.
 func (a *app) named(ctx context.Context, p *deployment, key string, fence bool, o compat.Options) (*target, error) {
 	keys := split(key)
 	t := &target{at: p, key: key, says: named(key), asked: keys, keys: keys}
@@ -103,16 +102,15 @@ func (a *app) named(ctx context.Context, p *deployment, key string, fence bool, 
 	return t, nil
 }
 
-// readable says that one key on one server is all there is to look at, so that
-// its format need not be known beforehand.
+// readable reports one key on one server, which can be read without knowing its format.
 func (a *app) readable(keys []string) bool {
 	return len(keys) == 1 && a.algorithm != "redlock" && !strings.HasPrefix(a.algorithm, "rw:")
 }
 
-// apart says that several keys can be looked at one by one: they are not those of a quorum.
+// apart reports several keys that can be looked at one by one, not those of a quorum.
 func (a *app) apart(keys []string) bool { return len(keys) > 1 && a.algorithm != "redlock" }
 
-// lock is the lock that --algorithm means, on all servers of the deployment.
+// lock builds the lock of --algorithm, on all servers of the deployment.
 func (a *app) lock(ctx context.Context, p *deployment, keys []string, fence bool) (compat.Backend, error) {
 	if a.algorithm != "redlock" {
 		return a.lockOn(ctx, p.one(), p.cluster, keys, fence)
@@ -136,8 +134,8 @@ func (a *app) lock(ctx context.Context, p *deployment, keys []string, fence bool
 	return redlock.New(servers, redlock.Options{Names: names, Timeout: a.limit()}), nil
 }
 
-// limit is how long a step may take: on each server of a quorum, of which one that hangs is to cost little,
-// less than elsewhere, unless --timeout was given.
+// limit returns the time limit of a step. On a quorum it is shorter, unless --timeout was given: a hanging
+// server must cost little.
 func (a *app) limit() time.Duration {
 	if a.algorithm == "redlock" && !a.flags.Changed("timeout") {
 		return redlock.DefaultTimeout
@@ -145,7 +143,7 @@ func (a *app) limit() time.Duration {
 	return a.timeout
 }
 
-// lockOn is the lock on one server or cluster.
+// lockOn builds the lock on one server or cluster.
 func (a *app) lockOn(ctx context.Context, n node, cluster bool, keys []string, fence bool) (compat.Backend, error) {
 	if strings.HasPrefix(a.algorithm, "rw:") && len(keys) > 1 {
 		return nil, exit.Because(exit.Wrong, fmt.Errorf("%s takes one KEY", a.algorithm), "")
@@ -196,7 +194,7 @@ func (l *later) chosen(ctx context.Context) (compat.Backend, error) {
 	return b, nil
 }
 
-// on returns what do comes to on the lock, or otherwise while there is none.
+// on calls do with the lock, or returns otherwise while there is none.
 func on[T any](ctx context.Context, l *later, otherwise T, do func(compat.Backend) (T, error)) (T, error) {
 	b, err := l.chosen(ctx)
 	if err != nil {
@@ -231,7 +229,7 @@ func (l *later) Find(ctx context.Context, now func() time.Time, key, value strin
 	return on(ctx, l, compat.Grant{Lease: compat.Lease{Key: key}}, func(b compat.Backend) (compat.Grant, error) { return b.Find(ctx, now, key, value) })
 }
 
-// Abilities are those of the lock, if it was chosen: of one that is away nothing is relied on.
+// Abilities returns the chosen lock's, and none before the choice.
 func (l *later) Abilities() compat.Abilities {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -241,9 +239,8 @@ func (l *later) Abilities() compat.Abilities {
 	return l.b.Abilities()
 }
 
-// busy is the failure of a wait that is over. It looks once more at the key, for
-// the user to learn how long it would have taken; and a key that is not
-// a lock is reported as that, since no wait would ever end.
+// busy ends a wait that is over. It looks once more at the key, for the user to learn how long it would have
+// taken. It reports a key without a lock as such: no wait would end.
 func (a *app) busy(ctx context.Context, t *target, f runFlags) error {
 	text := t.says + " is held by another client"
 	all, err := t.looks(ctx)

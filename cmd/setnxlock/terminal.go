@@ -47,8 +47,7 @@ func (t *terminal) has(group int) bool {
 	return err == nil && g == group
 }
 
-// give makes group the one that has the terminal. Asking for that from the
-// background would stop us (SIGTTOU).
+// give makes group the terminal's owner. Asking for it from the background would stop us (SIGTTOU).
 func (t *terminal) give(group int) {
 	signal.Ignore(syscall.SIGTTOU)
 	defer signal.Reset(syscall.SIGTTOU)
@@ -56,8 +55,7 @@ func (t *terminal) give(group int) {
 	t.given = group != t.group
 }
 
-// takeBack makes our group the one that has the terminal again, if it was
-// given away.
+// takeBack makes our group the terminal's owner again, if it was given away.
 func (t *terminal) takeBack() {
 	if t != nil && t.given {
 		t.give(t.group)
@@ -71,8 +69,8 @@ func (t *terminal) close() {
 	}
 }
 
-// foreground reports that the terminal f is ours: a job in the background must not write over
-// what another shows.
+// foreground reports whether the terminal f is ours: a job in the background must not write over another's
+// output.
 func foreground(f *os.File) bool {
 	group, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
 	return err != nil || group == unix.Getpgrp() // err: it is not our controlling terminal

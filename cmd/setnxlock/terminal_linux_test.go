@@ -102,7 +102,7 @@ func TestWaitingLine(t *testing.T) {
 	if err := cmd.Wait(); err != nil || !regexp.MustCompile(`^setnxlock: `+full+"\r\n$").MatchString(dumb) || len(rest) > 0 {
 		t.Errorf("on a dumb terminal: %q and %q, %v", dumb, rest, err)
 	}
-	if shown := onTerminal(t, 200, env, "run", "--redis", "127.0.0.1:1", "--wait", "1s", "job", "--", "true"); !strings.Contains(shown, "\rwaiting for the server: no connection to 127.0.0.1:1: ") {
+	if shown := onTerminal(t, 200, env, "run", "--redis", "127.0.0.1:1", "--wait", "1s", "job", "--", "true"); !strings.Contains(shown, "\rwaiting for the server: can't connect to 127.0.0.1:1: ") {
 		t.Errorf("without a server: %q", shown)
 	}
 }

@@ -34,7 +34,7 @@ const (
 	addressWord = "check the address, in --redis or SETNXLOCK_REDIS, and that the server runs there"
 )
 
-// causeOf finds in an error what was seen of a connection; nil: it is about something else.
+// causeOf finds the cause of a broken connection in an error; nil: the error has another subject.
 func causeOf(err error) *cause {
 	dial := dialled(err)
 	for _, find := range []func(error) *cause{certificateCause, alertCause, networkCause} {
@@ -47,7 +47,7 @@ func causeOf(err error) *cause {
 	return nil
 }
 
-// certificateCause is what is wrong with a server's certificate.
+// certificateCause explains a server's certificate that was refused.
 func certificateCause(err error) *cause {
 	var unverified *tls.CertificateVerificationError
 	if !errors.As(err, &unverified) {
@@ -66,7 +66,7 @@ func certificateCause(err error) *cause {
 		c.hint = "the server needs a certificate with that name as its subjectAltName"
 	case errors.As(err, &name):
 		c.words = "its certificate is for " + strings.Join(certified(name.Certificate), ", ") + ", and not for " + name.Host
-		c.hint = "--tls-name NAME is whom the server's certificate is made out to"
+		c.hint = "--tls-name NAME expects another name in the server's certificate"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		c.words = "its certificate is not valid at this time: it is from " + invalid.Cert.NotBefore.Format(time.DateOnly) + " until " + invalid.Cert.NotAfter.Format(time.DateOnly)
 		c.hint = "the server needs a new certificate, or this machine's clock is wrong"
@@ -76,7 +76,7 @@ func certificateCause(err error) *cause {
 	return c
 }
 
-// certified are the names that a certificate is for.
+// certified lists the names in a certificate.
 func certified(c *x509.Certificate) []string {
 	names := append([]string(nil), c.DNSNames...)
 	for _, ip := range c.IPAddresses {
@@ -85,7 +85,7 @@ func certified(c *x509.Certificate) []string {
 	return names
 }
 
-// alertCause is what the server refuses in TLS.
+// alertCause explains a refusal by the server in TLS.
 func alertCause(err error) *cause {
 	var record tls.RecordHeaderError
 	var alert *net.OpError
@@ -107,7 +107,7 @@ func alertCause(err error) *cause {
 	return c
 }
 
-// networkCause is how a connection ended.
+// networkCause explains the end of a connection.
 func networkCause(err error) *cause {
 	c := &cause{hint: addressWord}
 	var at *net.OpError
@@ -121,7 +121,7 @@ func networkCause(err error) *cause {
 			c.words = "its name can't be looked up at the moment"
 		}
 	case errors.As(err, &late):
-		c.inner, c.words, c.hint = late.Error(), late.Error(), "it hangs, or a firewall is in between; --timeout allows a slow server more"
+		c.inner, c.words, c.hint = late.Error(), late.Error(), "it hangs, or a firewall is in between; --timeout gives a slow server more time"
 		if late.tls {
 			c.hint += "; " + plainHint
 		}
@@ -133,7 +133,7 @@ func networkCause(err error) *cause {
 		case syscall.ECONNRESET, syscall.EPIPE:
 			c.words, c.hint = "it closed the connection", tlsHint
 		case syscall.ENOENT:
-			c.words, c.hint = "there is no such socket", "the server's configuration has its path: unixsocket"
+			c.words, c.hint = "there is no such socket", "its path is unixsocket in the server's configuration"
 		case syscall.EACCES, syscall.EPERM:
 			c.hint = "the socket may be opened by others than this user"
 		}
@@ -143,7 +143,7 @@ func networkCause(err error) *cause {
 			c.inner = "unexpected EOF"
 		}
 	case silent(err):
-		c.inner, c.words, c.hint = "i/o timeout", "no answer", "it hangs, or a firewall is in between; --timeout allows a slow server more"
+		c.inner, c.words, c.hint = "i/o timeout", "no answer", "it hangs, or a firewall is in between; --timeout gives a slow server more time"
 	default:
 		return nil
 	}
@@ -153,7 +153,7 @@ func networkCause(err error) *cause {
 	return c
 }
 
-// inWords is an error's text without the words of the libraries around what was seen.
+// inWords strips the words of the libraries from an error's text.
 func inWords(err error) string {
 	text := err.Error()
 	if c := causeOf(err); c != nil {
@@ -184,7 +184,7 @@ var (
 	})
 )
 
-// answerHint is what the user can do about what a server answered before it let anybody in.
+// answerHint tells how to mend an error reply from before the login.
 func answerHint(reply redis.Error) string {
 	said := string(reply)
 	for _, row := range []struct{ begins, hint string }{
@@ -211,8 +211,8 @@ const (
 	databaseHint   = "this server has fewer databases: redis://host:port/N with a smaller N, or raise its databases"
 )
 
-// overheard is what a server says to whoever connects, before it closes the connection: that it has too many clients, is in
-// protected mode, or wants a certificate. A command that was sent meanwhile may have lost it. nil: it says nothing.
+// overheard connects once more to hear a reply that precedes any command: too many clients, protected mode, a
+// certificate wanted. A command that was sent meanwhile may have lost it. nil: there is none.
 func (a *app) overheard(err error) error {
 	var refused redis.Error
 	closed := errors.As(err, &refused) && refused == probe.Closed || errors.Is(err, protocol.ErrUnanswered)
@@ -243,7 +243,7 @@ func (a *app) overheard(err error) error {
 	return nil
 }
 
-// sentinelHere reports that what answers is a Sentinel, which knows no command of a lock's.
+// sentinelHere reports a Sentinel at the address: it knows no command of a lock's.
 func (a *app) sentinelHere(err error) bool {
 	if a.only == nil || !strings.Contains(err.Error(), "unknown command") {
 		return false
@@ -259,13 +259,13 @@ func (a *app) sentinelHere(err error) bool {
 	return err == nil && strings.Contains(info, "redis_mode:sentinel")
 }
 
-// notASentinel is the failure where a Sentinel's address stands for its master's.
+// notASentinel refuses a Sentinel's address in place of its master's.
 func (a *app) notASentinel() error {
-	return exit.Because(statusUnavailable, errors.New("what answers at "+a.only.host+" is a Sentinel, and not the server that it watches"),
-		"--sentinel NAME@"+a.only.host+" asks it for the server, in place of --redis")
+	return exit.Because(statusUnavailable, errors.New("the server at "+a.only.host+" is a Sentinel, and not the master that it watches"),
+		"--sentinel NAME@"+a.only.host+" asks it for the master, in place of --redis")
 }
 
-// foreignHint is what may help where something else than Redis answers.
+// foreignHint helps where another kind of server answers.
 func foreignHint(err error) string {
 	if errors.Is(err, guard.ErrNotRESP) && strings.Contains(err.Error(), `'\x15'`) { // the alert with which TLS answers plain text
 		return tlsHint

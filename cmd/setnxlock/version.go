@@ -17,14 +17,14 @@ func (a *app) versionCommand() *cobra.Command {
 		})
 }
 
-// version is the module's, as go install records it; a build from a checkout
-// has its commit in it.
+// version returns the module's version, as go install records it; a build from a checkout has its commit in
+// it.
 func version() string {
 	module, _ := build()
 	return module
 }
 
-// build reads what this program was built of: the version of its module, and the commit of a checkout.
+// build reads the version of this program's module, and the commit of a checkout.
 func build() (module, commit string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -18,8 +18,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/sentinel"
 )
 
-// passes reports that a server which failed like this may be there later: nothing is wrong
-// with the address, the password or the lock.
+// passes reports a failure that may pass: nothing is wrong with the address, the password or the lock.
 func passes(err error) bool {
 	var f *exit.Failure
 	if errors.As(err, &f) && f.Status != statusUnavailable {

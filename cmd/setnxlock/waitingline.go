@@ -55,7 +55,7 @@ func (a *app) waitingLine() *waitingLine {
 // A fitted text has a form for each width of a line.
 type fitted func(width int) string
 
-// says sets what is waited for.
+// says sets the line's text.
 func (l *waitingLine) says(text fitted) {
 	if l == nil {
 		return
@@ -71,14 +71,13 @@ func (l *waitingLine) says(text fitted) {
 	l.say("%s", text(1<<20))
 }
 
-// wipe ends it, and leaves nothing behind that can be wiped.
+// wipe ends the line, and leaves nothing behind that can be wiped.
 func (l *waitingLine) wipe() {
 	if l != nil {
 		l.erase()
 	}
 }
 
-// line is what is drawn.
 func (l *waitingLine) line(int, time.Duration) string {
 	l.mu.Lock()
 	text := l.text
@@ -93,7 +92,7 @@ func (l *waitingLine) line(int, time.Duration) string {
 	return cut(screen.Escaped(scrubbed(text(width))), width)
 }
 
-// cut is a text that is no longer than width.
+// cut shortens a text to width.
 func cut(text string, width int) string {
 	if r := []rune(text); len(r) > width {
 		return string(r[:max(width-1, 0)]) + "…"
@@ -101,7 +100,7 @@ func cut(text string, width int) string {
 	return text
 }
 
-// watch tells who holds the target, until ctx is done.
+// watch shows the holder of the target, until ctx is done.
 func (l *waitingLine) watch(ctx context.Context, t *target) {
 	if l == nil {
 		return
@@ -134,7 +133,7 @@ func (l *waitingLine) watch(ctx context.Context, t *target) {
 	}
 }
 
-// keepsOut is the key that others hold, and what it is called; of several that are locked as one, the first.
+// keepsOut returns the first key that others hold, and its name.
 func (t *target) keepsOut(all []verdict.Verdict) (v verdict.Verdict, what string) {
 	v.Status = protocol.StatusFree
 	if len(all) == 1 {
@@ -146,8 +145,8 @@ func (t *target) keepsOut(all []verdict.Verdict) (v verdict.Verdict, what string
 	return v, t.says
 }
 
-// waitsFor is who holds a lock, and until when. On a narrow line that is shortened which tells least, and
-// the end of the lease last.
+// waitsFor names the holder of a lock, and the end of the lease. A narrow line loses the least telling part
+// first, and the end of the lease last.
 func waitsFor(what, who string, since time.Time, v verdict.Verdict) fitted {
 	head, seen, end, unless := "waiting for "+what+": ", " since "+since.Local().Format("15:04"), "", ""
 	switch {
@@ -167,7 +166,7 @@ func waitsFor(what, who string, since time.Time, v verdict.Verdict) fitted {
 	}
 }
 
-// clockOf is a time near now as this machine's clocks show it; another has its date.
+// clockOf writes a time near now as this machine's clocks show it; another with its date.
 func clockOf(t time.Time) string {
 	if away := time.Until(t); away > 20*time.Hour || away < -20*time.Hour {
 		return t.Local().Format("2006-01-02 15:04")
@@ -175,7 +174,7 @@ func clockOf(t time.Time) string {
 	return t.Local().Format("15:04:05")
 }
 
-// holderOf is who holds a lock, as far as its value tells.
+// holderOf names the holder of a lock, as far as its value tells.
 func holderOf(v verdict.Verdict) string {
 	switch {
 	case v.Owner != "":

@@ -16,7 +16,7 @@ func Parse(s string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil {
-		return 0, errors.New("a duration such as 90, 90s or 5m")
+		return 0, errors.New("it must be a duration such as 90, 90s or 5m")
 	}
 	return d, nil
 }

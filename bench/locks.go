@@ -43,8 +43,8 @@ const (
 	byHand   = "by hand"
 )
 
-// subjects are two PINGs; the lock that auto chooses; the best of our two other families; and, where
-// they run, a lock written by hand and those of other libraries. All of ours are as they come.
+// subjects returns two PINGs; auto's choice; the best of our two other families; and, where they run, a lock
+// written by hand and those of other libraries. All of ours are as they come.
 func subjects(s *server) []subject {
 	list := []subject{
 		{twoPings, false, pings},
@@ -65,7 +65,7 @@ func subjects(s *server) []subject {
 		subject{"rueidislock", true, rueidisLock})
 }
 
-// best is the best lock of a family that the server has; "" if it has none.
+// best finds the server's best lock of a family; "" if it has none.
 func best(s *server, family string) (name string, a protocol.Algorithm) {
 	p := pool(new(meter), s.address)
 	defer p.Close()
@@ -79,14 +79,14 @@ func best(s *server, family string) (name string, a protocol.Algorithm) {
 	return "", nil
 }
 
-// pool has no limit, and closes no idle connection.
+// pool makes a pool without a limit, which closes no idle connection.
 func pool(m *meter, address string) *redis.Pool {
 	return &redis.Pool{MaxIdle: 1 << 20, DialContext: func(ctx context.Context) (redis.Conn, error) {
 		return redis.DialContext(ctx, "tcp", address, redis.DialContextFunc(m.dial))
 	}}
 }
 
-// pings are the floor: one instead of an acquisition, one instead of a release.
+// pings makes the floor: one PING instead of an acquisition, one instead of a release.
 func pings(s *server, m *meter) (*client, error) {
 	p := pool(m, s.address)
 	ping := func(context.Context) error {
@@ -127,7 +127,7 @@ var (
 		if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`)
 )
 
-// written is what one writes by oneself since 2.6.12: SET NX PX, and a script. It does not wait.
+// written makes the lock written by hand since 2.6.12: SET NX PX, and a script. It does not wait.
 func written(s *server, m *meter) (*client, error) {
 	p := pool(m, s.address)
 	return &client{
@@ -154,7 +154,7 @@ func written(s *server, m *meter) (*client, error) {
 	}, nil
 }
 
-// bsm is redislock over go-redis. It comes without a wait: this is the longer one of its two strategies.
+// bsm makes redislock over go-redis. It comes without a wait: this is the longer one of its two strategies.
 func bsm(s *server, m *meter) (*client, error) {
 	c := goredis.NewClient(&goredis.Options{
 		Addr: s.address, PoolSize: 4096, MaxIdleConns: 4096, Dialer: m.dial,
@@ -174,7 +174,7 @@ func bsm(s *server, m *meter) (*client, error) {
 	}, nil
 }
 
-// redsyncs is redsync over redigo, which waits as it comes: 50 to 250 ms.
+// redsyncs makes redsync over redigo. It waits as it comes: 50 to 250 ms.
 func redsyncs(s *server, m *meter) (*client, error) {
 	p := pool(m, s.address)
 	locks := redsync.New(redsyncredigo.NewPool(p))

@@ -107,7 +107,7 @@ type column struct {
 	cell     func(r, pings result) string
 }
 
-// multiple is a median in multiples of two PINGs.
+// multiple returns a median in multiples of two PINGs.
 func multiple(r, pings result) float64 { return r.f[p50] / pings.f[p50] }
 
 func times(r, pings result) string {
@@ -139,7 +139,8 @@ var columns = []column{
 	{"longest wait", oneKey, wait},
 }
 
-// table is the page's, of one server. Its cells have no spaces around them, so that they count as few words.
+// table writes the table of one server. Its cells have no spaces around them, so that they count as few
+// words.
 func (m measured) table() string {
 	var b strings.Builder
 	b.WriteString("|lock|")
@@ -183,7 +184,7 @@ type bar struct {
 	color string
 }
 
-// charts are of the first server that peers run on, or of the first.
+// charts draws the first server that peers run on, or the first.
 func (p *page) charts() []chart {
 	m := p.servers[0]
 	for _, other := range p.servers {
@@ -232,7 +233,7 @@ const (
 	longestBar = 200
 )
 
-// svg draws the chart on white, whatever the reader's theme is.
+// svg draws the chart on white, whatever the reader's theme.
 func (c chart) svg() []byte {
 	most := slices.MaxFunc(c.bars, func(x, y bar) int { return cmp.Compare(x.value, y.value) }).value
 	var b bytes.Buffer
@@ -259,7 +260,7 @@ func processor() string {
 	return string(m[1])
 }
 
-// libraries are what the peers are made of, in the versions that are linked in.
+// libraries lists the peers' modules, in the versions linked in.
 func libraries() (list []string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -29,7 +29,7 @@ type server struct {
 	process string // its folder in /proc; "": not known
 }
 
-// servers are those in a comma-separated list, or one that is started.
+// servers returns the servers of a comma-separated list, or starts one.
 func servers(ctx context.Context, list string) (all []*server, stop func(), err error) {
 	stop = func() {}
 	if list == "" {
@@ -81,7 +81,7 @@ func start(ctx context.Context) (address string, stop func(), err error) {
 	return "", nil, fmt.Errorf("%s does not answer", path)
 }
 
-// meet learns what a server is.
+// meet asks a server for its version, its best lock and its process.
 func meet(ctx context.Context, address string) (*server, error) {
 	p := pool(new(meter), address)
 	defer p.Close()
@@ -103,7 +103,7 @@ func meet(ctx context.Context, address string) (*server, error) {
 
 func (s *server) atLeast(since string) bool { return !ability.Older(s.version, since) }
 
-// used is the processor time that the server's main thread has used, as far as that is known.
+// used returns the processor time of the server's main thread, as far as it is known.
 func (s *server) used() time.Duration {
 	b, err := os.ReadFile(s.process + "/schedstat")
 	if err != nil {
@@ -123,7 +123,7 @@ func (s *server) do(name string, args ...any) (string, error) {
 	return redis.String(c.Do(name, args...))
 }
 
-// clean removes what cancelled acquisitions have left.
+// clean removes the keys of cancelled acquisitions.
 func (s *server) clean() {
 	c, err := redis.Dial("tcp", s.address)
 	if err != nil {

@@ -23,7 +23,7 @@ type workload struct {
 	length     time.Duration // of a turn, after a fifth of it to warm up
 }
 
-// contended says that goroutines wait for each other.
+// contended reports goroutines that wait for each other.
 func (w workload) contended() bool { return w.keys < w.goroutines }
 
 // What is measured in a turn. Times are in seconds.
@@ -45,7 +45,7 @@ type result struct {
 	f    figures
 }
 
-// run measures all that take part on a server, in turns.
+// run measures all participants on a server, in turns.
 func (w workload) run(ctx context.Context, s *server, turns int) ([]result, error) {
 	var trials []*trial
 	for _, sub := range subjects(s) {

@@ -99,7 +99,7 @@ func section(c redis.Conn, who string) error {
 	return err
 }
 
-// redsyncs is redsync 4, with one server.
+// redsyncs makes the lock of redsync 4, with one server.
 func redsyncs(a arguments) lock {
 	p := &redis.Pool{MaxIdle: 1, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", a.addr) }}
 	m := redsync.New(pool.NewPool(p)).NewMutex(a.name, redsync.WithExpiry(a.ttl), redsync.WithTries(1e9), redsync.WithRetryDelay(a.poll))
@@ -111,7 +111,7 @@ func redsyncs(a arguments) lock {
 	}}
 }
 
-// bsm is bsm/redislock.
+// bsm makes the lock of bsm/redislock.
 func bsm(a arguments) lock {
 	ctx := context.Background()
 	locks := redislock.New(goredis.NewClient(&goredis.Options{Addr: a.addr}))
@@ -124,10 +124,10 @@ func bsm(a arguments) lock {
 	}, func() error { return held.Release(ctx) }}
 }
 
-// rueidisLock is rueidislock, with one key for each lock. It does not extend its locks here. A waiter
-// waits for the server to tell it that the key has changed (CLIENT TRACKING), and sometimes waits for
-// ever, because rueidislock has dropped the channel over which it would hear of it (docs/interop.md).
-// So a wait that has lasted for stall is ended, counted if the key is free, and begun again.
+// rueidisLock makes the lock of rueidislock, with one key for each lock. It does not extend its locks here. A
+// waiter waits for the server to tell it that the key has changed (CLIENT TRACKING), and sometimes waits for
+// ever, because rueidislock has dropped the channel over which it would hear of it (docs/interop.md). So a
+// wait longer than stall is ended, counted if the key is free, and begun again.
 func rueidisLock(a arguments) lock {
 	locks, err := rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientOption: rueidis.ClientOption{InitAddress: []string{a.addr}},

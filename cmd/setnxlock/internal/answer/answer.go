@@ -20,7 +20,7 @@ const Schema = 1
 // Write writes an object that begins with the version of its schema, on many lines.
 func Write(w io.Writer, v any) error { return write(w, v, true) }
 
-// Line is Write on one line.
+// Line does as Write on one line.
 func Line(w io.Writer, v any) error { return write(w, v, false) }
 
 func write(w io.Writer, v any, indent bool) error {
@@ -44,7 +44,7 @@ func write(w io.Writer, v any, indent bool) error {
 	return err
 }
 
-// Plain is v in JSON, with <, > and & as they are, and with all that can't be printed escaped.
+// Plain returns v in JSON, with <, > and & as they are, and with all unprintable characters escaped.
 func Plain(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Parse reads a duration: "1m30s", "90s", or "90", which are seconds.
+// Parse reads a duration: "1m30s", "90s", or "90" for seconds.
 func Parse(s string) (time.Duration, error) {
 	if s != "" && strings.Trim(s, "+-.0123456789") == "" {
 		s += "s"

@@ -33,13 +33,13 @@ func (f *Failure) Error() string {
 
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Because is a failure, which is said in err's words.
+// Because makes a failure in err's words.
 func Because(status int, err error, hint string) *Failure { return &Failure{status, err, hint} }
 
-// Misuse returns the failure of a command line that can't be meant so.
+// Misuse makes the failure of a wrong command line.
 func Misuse(text, hint string) *Failure { return Because(Wrong, errors.New(text), hint) }
 
-// With is a status without words; nil if it is 0.
+// With makes a failure without words; nil for status 0.
 func With(status int) error {
 	if status == 0 {
 		return nil
@@ -47,7 +47,7 @@ func With(status int) error {
 	return &Failure{Status: status}
 }
 
-// Usage is wrong usage of cmd; nil if nothing is wrong.
+// Usage makes err a failure of wrong usage of cmd; nil for nil.
 func Usage(cmd *cobra.Command, err error) error {
 	if err == nil || errors.As(err, new(*Failure)) {
 		return err
@@ -58,15 +58,15 @@ func Usage(cmd *cobra.Command, err error) error {
 	return &Failure{Wrong, err, "see " + cmd.CommandPath() + " --help"}
 }
 
-// Help ends a command that is nothing without one of its subcommands.
+// Help prints the help of a command that needs a subcommand.
 func Help(cmd *cobra.Command, _ []string) error {
 	cmd.SetOut(cmd.ErrOrStderr())
 	cmd.Help() //nolint:errcheck // the status is what matters
 	return With(Wrong)
 }
 
-// Fit has cmd and the commands below it take wrong arguments for wrong usage, none for right where a
-// command does not say which it takes, and complete none by the names of files.
+// Fit makes wrong arguments of cmd and the commands below wrong usage. A command that does not say which it
+// takes gets none. None completes names of files.
 func Fit(cmd *cobra.Command) {
 	check := cmd.Args
 	if check == nil {
@@ -87,7 +87,7 @@ func Complete(cmd *cobra.Command, flag string, values []string) {
 	cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) //nolint:errcheck // the flag exists
 }
 
-// Alone is the annotations of a command that speaks to no server.
+// Alone annotates a command without a server.
 func Alone(status string) map[string]string {
 	return map[string]string{"status": status, "alone": "yes"}
 }

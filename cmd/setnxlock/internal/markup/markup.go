@@ -49,13 +49,13 @@ func (w *Writer) Each(format string, texts []string) {
 	}
 }
 
-// HTML is what was written.
+// HTML returns the written text.
 func (w *Writer) HTML() HTML { return HTML(w.b.String()) }
 
-// Text is a text as HTML.
+// Text escapes a text.
 func Text(s string) HTML { return HTML(html.EscapeString(s)) }
 
-// Fill is a text with its {{holes}} filled: names and what they become.
+// Fill replaces the {{holes}} of a text by name.
 func Fill(text string, holes map[string]HTML) HTML {
 	var list []string
 	for name, h := range holes {
@@ -107,13 +107,13 @@ func (p Page) Document() []byte {
 	}))
 }
 
-// Script is the Content-Security-Policy's name of a script that stands in the page.
+// Script names a script in the page for the Content-Security-Policy.
 func Script(code string) string {
 	hash := sha256.Sum256([]byte(code))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) + "'"
 }
 
-// Address is a link that runs nothing: to the web, or to a file beside the page.
+// Address returns a link that runs nothing: to the web, or to a file beside the page.
 func Address(link string) string {
 	u, err := url.Parse(link)
 	if err != nil || !slices.Contains([]string{"", "http", "https", "mailto"}, u.Scheme) {

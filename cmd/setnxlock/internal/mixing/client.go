@@ -49,7 +49,7 @@ func (client) Extend(_ time.Time, l protocol.Lease, _ time.Duration, _ bool) (pr
 	return l, protocol.Change{}, protocol.ErrLost
 }
 
-// Traits has none.
+// Traits returns none.
 func (client) Traits() protocol.Traits { return protocol.Traits{} }
 
 // Inspect reports a key with a value as dead, so that a waiter tries: these clients look by trying.
@@ -67,7 +67,7 @@ func (k client) Release(l protocol.Lease) protocol.Change {
 	return broken.By(l, func(c *protocol.Conn) error { return k.release(c, l) })
 }
 
-// now is the client's own clock, as it reads it in the midst of a release.
+// now reads the client's own clock in the midst of a release.
 func now(c *protocol.Conn) time.Time {
 	if k, ok := c.Conn.(interface{ Now() time.Time }); ok {
 		return k.Now()
@@ -120,8 +120,8 @@ func released(n any, err error) error {
 	return err
 }
 
-// releaseNotEarly is redis-py's release: it deletes any value that is not an earlier timestamp than
-// its own. It reports nothing if it does nothing.
+// releaseNotEarly releases as redis-py does: it deletes any value except a timestamp earlier than its own. It
+// reports nothing if it does nothing.
 func (k client) releaseNotEarly(c *protocol.Conn, l protocol.Lease) error {
 	held, exists, err := get(c, "GET", l.Key)
 	if err != nil {
@@ -147,7 +147,7 @@ func get(c *protocol.Conn, cmd string, args ...any) (value string, exists bool, 
 	return value, err == nil, err
 }
 
-// create takes a key that is not there, and sets its TTL, at once or by a second command.
+// create takes a missing key, and sets its TTL, at once or by a second command.
 func create(c *protocol.Conn, l protocol.Lease, ttl time.Duration, kind dialect.TTL) (bool, error) {
 	if kind == dialect.TTLAtomic {
 		_, won, err := get(c, "SET", l.Key, l.Value, "NX", "PX", ttl.Milliseconds())
@@ -160,7 +160,7 @@ func create(c *protocol.Conn, l protocol.Lease, ttl time.Duration, kind dialect.
 	return won, err
 }
 
-// expire sets the TTL of a key that a client has written.
+// expire sets a key's TTL behind its value.
 func expire(c *protocol.Conn, key string, ttl time.Duration, kind dialect.TTL) (err error) {
 	switch kind {
 	case dialect.TTLNone:

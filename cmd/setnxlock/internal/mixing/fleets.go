@@ -33,7 +33,7 @@ type beside struct {
 
 var grades = map[byte]string{'x': "at once", 't': "at takeover", 'e': "early", 'l': "late"}
 
-// fleets are those of pairs.txt, each beside all.
+// fleets returns the parties of pairs.txt, each beside all.
 func fleets() []*fleet {
 	var all []*fleet
 	for _, p := range Shown() {
@@ -50,7 +50,7 @@ func fleets() []*fleet {
 	return all
 }
 
-// sentence says in words what a code says of two parties.
+// sentence puts a code of two parties into words.
 func sentence(code string, a, b Party) string {
 	if code == "." {
 		return "No two clients hold it at once, and what a dead client has left is taken again."
@@ -91,8 +91,8 @@ func sentence(code string, a, b Party) string {
 	return strings.Join(parts, " ")
 }
 
-// FleetsPage is the page of a site with two menus, and the stored answer for each pair. workbench is a
-// page beside it that explores any pair; "": there is none.
+// FleetsPage writes the page with two menus and the stored answer for each pair. workbench is a page beside
+// it that explores any pair; "": there is none.
 func FleetsPage(workbench string) pages.Question {
 	all := fleets()
 	var w, more markup.Writer

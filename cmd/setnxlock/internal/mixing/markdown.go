@@ -22,7 +22,7 @@ func named(names ...string) []Party {
 }
 
 // Shown returns the parties of the site's page: at least one of each kind that shares keys, preferably
-// clients that are still in use.
+// clients still in use.
 func Shown() []Party {
 	return named(
 		"ours/getset:guarded/redis-docs", "ours/getset:guarded/redis-py-2.9", "ours/getset:guarded/jedis-lock", "ours/getset:patient",

@@ -45,7 +45,7 @@ type Party struct {
 	make    func(token func() string) protocol.Algorithm
 }
 
-// among is the name of the same Party with overlaps inside its fleet ignored.
+// among names the same Party with overlaps inside its fleet ignored.
 func (p Party) among() string { return p.Name + "/among" }
 
 // Short returns the name without its side: "redis-py-2.9".
@@ -140,7 +140,7 @@ func theirs() []Party {
 	return l.all
 }
 
-// behaviour describes everything about a client that others can notice.
+// behaviour describes everything about a client for others to notice.
 func behaviour(f dialect.Format, m quirks) string {
 	m.Source = ""
 	form := ""

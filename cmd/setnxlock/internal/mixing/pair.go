@@ -70,7 +70,7 @@ const (
 // take the lock of a dead client of either.
 func (v Verdict) Safe() bool { return v.Clash == nil && len(v.Stuck) == 0 }
 
-// Takes says in words which clients the Clash takes; "" without a Clash.
+// Takes names the clients of the Clash in words; "" without a Clash.
 func (v Verdict) Takes() string {
 	switch c, same := v.Clash, v.A.Name == v.B.Name; {
 	case c == nil:
@@ -95,8 +95,7 @@ const patience = 2 * time.Minute
 // second, where cutting off the fraction makes no difference.
 const phase = 900 * time.Millisecond
 
-// base is the configuration that all explorations share. Its server has every command that the
-// parties use.
+// base returns the configuration of all explorations. Its server has every command of the parties.
 func base(clients, attempts, ticks int, parties ...string) race.Config {
 	c := race.Config{
 		Algorithm: strings.Join(parties, "+"), Locks: Locks(), Server: "2.8",
@@ -133,7 +132,7 @@ type pairing struct {
 	self func(Party) (Verdict, error) // the verdict on a fleet by itself
 }
 
-// Pair explores what two fleets do to each other.
+// Pair explores two fleets on one key.
 func Pair(ctx context.Context, a, b Party) (Verdict, error) {
 	alone := map[string]Verdict{}
 	return pair(ctx, a, b, func(p Party) (v Verdict, err error) {
@@ -221,8 +220,8 @@ func (p pairing) waits() int {
 	return len(later)
 }
 
-// several returns the party that two clients of a fleet run. If the fleet is unsafe by itself under
-// no worse conditions, only overlaps with the other fleet count.
+// several names the party of two clients of a fleet. If the fleet is unsafe by itself under no worse
+// conditions, only overlaps with the other fleet count.
 func (p pairing) several(of Party, g Grade) (string, error) {
 	if p.v.A.Name == p.v.B.Name {
 		return of.Name, nil
@@ -247,8 +246,7 @@ func worse(a, b Grade) bool {
 	return false
 }
 
-// clash explores c; in the takeover stage it starts with the value that a dead client of either
-// fleet left on the key.
+// clash explores c; in the takeover stage it starts with the value of a dead client of either fleet.
 func (p pairing) clash(s stage, needs Needs, c race.Config) (bool, error) {
 	c.Invariants = []string{"exclusion"}
 	for _, given := range p.givens(s) {
@@ -265,8 +263,7 @@ func (p pairing) clash(s stage, needs Needs, c race.Config) (bool, error) {
 	return false, nil
 }
 
-// givens returns the possible values at the beginning: none, or what a dead client of either fleet
-// wrote.
+// givens returns the possible values at the beginning: none, or one by a dead client of either fleet.
 func (p pairing) givens(s stage) [][]string {
 	if !s.given {
 		return [][]string{nil}
@@ -285,7 +282,7 @@ func (p pairing) givens(s stage) [][]string {
 // eight bytes contain no space.)
 var longAgo = time.Date(2019, 12, 28, 0, 0, 0, 0, time.UTC)
 
-// left returns the value that a client of the fleet wrote long ago.
+// left returns an old value of a client of the fleet.
 func (p Party) left() string {
 	s := oldredis.MustNew("2.8", oldredis.Options{})
 	defer s.Close()
@@ -296,9 +293,9 @@ func (p Party) left() string {
 	return l.Value
 }
 
-// progress checks whether clients of one fleet can take a lock that a client of the other left
-// behind: after it died holding it (it keeps the lock until its lease ends); after it died
-// anywhere; and after both released normally.
+// progress checks whether clients of one fleet can take a lock left behind by a client of the other: after it
+// died holding it (it keeps the lock until its lease ends); after it died anywhere; and after both released
+// normally.
 func (p pairing) progress(of, by Party) error {
 	kept := base(1, 1, 4, of.Name, by.Name)
 	kept.Keep = true

@@ -43,9 +43,8 @@ const (
 	falsyHeld              // `current_value and …`
 )
 
-// margins returns the offsets from the timestamp on the key at which the client may begin to treat
-// it as expired: it waits a little longer, or it counts in whole seconds and ignores the fraction
-// that others wrote.
+// margins returns the offsets from the timestamp on the key at which the client may begin to treat it as
+// expired: it waits a little longer, or it counts in whole seconds and ignores others' fractions.
 func (m quirks) margins(f dialect.Format) []time.Duration {
 	switch {
 	case f.Grace > 0:

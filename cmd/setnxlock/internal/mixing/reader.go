@@ -101,7 +101,7 @@ func leading(value string, float bool) (n float64, ok bool) {
 	return n, end > 0
 }
 
-// digitsAt returns the end of the digits that begin at from.
+// digitsAt returns the end of the digits from a place on.
 func digitsAt(s string, from int) int {
 	for from < len(s) && s[from] >= '0' && s[from] <= '9' {
 		from++

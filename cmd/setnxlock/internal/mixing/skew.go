@@ -76,8 +76,8 @@ func skew(ctx context.Context, name string, off time.Duration) (Skew, error) {
 	return s, nil
 }
 
-// Clocks returns the section on clocks that disagree, with which the guarantees end. Its prose is
-// written in guarantees.md itself.
+// Clocks returns the last section of the guarantees, on clocks that disagree. Its prose stands in
+// guarantees.md itself.
 func Clocks(skews []Skew) string {
 	const title = "\n## Clocks that disagree\n"
 	_, prose, _ := strings.Cut(pages.Stored, title)

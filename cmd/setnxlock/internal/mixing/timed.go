@@ -73,7 +73,7 @@ func (t timed) takeover(c *protocol.Conn, now time.Time, l protocol.Lease, ttl t
 	return l, expire(c, l.Key, ttl, t.TTL)
 }
 
-// won reports whether the GETSET that returned old was the first.
+// won reports whether a GETSET with this answer was the first.
 func (t timed) won(held string, exists bool, old string, there bool, now time.Time) (bool, *Exception) {
 	switch {
 	case t.needsOld && !there:
@@ -89,7 +89,7 @@ func (t timed) won(held string, exists bool, old string, there bool, now time.Ti
 	return old == held && there == exists, nil
 }
 
-// set is celery-once's acquisition: it reads, and writes if there is no unexpired value.
+// set acquires as celery-once does: it reads, and writes if there is no unexpired value.
 func (t timed) set(c *protocol.Conn, now time.Time, l protocol.Lease, ttl time.Duration) (protocol.Lease, error) {
 	held, exists, err := get(c, "GET", l.Key)
 	if err != nil {
@@ -166,7 +166,7 @@ func (t timed) clock(now time.Time) float64 {
 	return math.Floor(n)
 }
 
-// stamp returns the value that it writes: fractions of the unit are cut off, not rounded up.
+// stamp returns the timestamp to write: fractions of the unit are cut off, not rounded up.
 func (t timed) stamp(now time.Time, ttl time.Duration) string {
 	until := now.Add(ttl + t.Plus)
 	if !t.Stamp.Float {

@@ -41,7 +41,7 @@ func (t tokened) make(c *protocol.Conn, l protocol.Lease, ttl time.Duration) (bo
 	return create(c, l, ttl, t.TTL)
 }
 
-// makeWatched is BookSleeve's acquisition: WATCH, EXISTS, MULTI, SETEX, EXEC.
+// makeWatched acquires as BookSleeve does: WATCH, EXISTS, MULTI, SETEX, EXEC.
 func (t tokened) makeWatched(c *protocol.Conn, l protocol.Lease, ttl time.Duration) (bool, error) {
 	if _, err := c.Do("WATCH", l.Key); err != nil {
 		return false, err
@@ -55,8 +55,8 @@ func (t tokened) makeWatched(c *protocol.Conn, l protocol.Lease, ttl time.Durati
 	return replies != nil, err
 }
 
-// repair is Redis in Action's repair: a client that finds no TTL on the key sets one, whichever
-// client holds it (tx/ttl-repair).
+// repair does as Redis in Action: a client that finds no TTL on the key sets one, whoever holds it
+// (tx/ttl-repair).
 func (t tokened) repair(c *protocol.Conn, key string, ttl time.Duration) error {
 	left, err := redis.Int64(c.Do("TTL", key))
 	if err == nil && left < 0 {
@@ -68,9 +68,8 @@ func (t tokened) repair(c *protocol.Conn, key string, ttl time.Duration) error {
 	return err
 }
 
-// takeOld is redis-objects' compatibility code for the floats of its older versions: it reads the
-// value with to_f, and overwrites it if it is not 0 and has expired, without checking that it is
-// the first.
+// takeOld does as redis-objects with the floats of its older versions: it reads the value with to_f, and
+// overwrites it if it is not 0 and has expired, without checking that it is the first.
 func (t tokened) takeOld(c *protocol.Conn, now time.Time, l protocol.Lease, ttl time.Duration) error {
 	held, _, err := get(c, "GET", l.Key)
 	if err != nil {

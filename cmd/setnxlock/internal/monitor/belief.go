@@ -10,12 +10,12 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race"
 )
 
-// holds says that the client is taken to hold the lock now.
+// holds reports whether the client counts as a holder now.
 func (c *client) holds(now time.Time) bool {
 	return c.state == race.Holds && (c.until.IsZero() || c.until.After(now))
 }
 
-// lapse notes whose lease is over.
+// lapse ends the holds with expired leases.
 func (r *run) lapse() {
 	for _, c := range r.clients {
 		if c.state == race.Holds && !c.holds(r.now) {
@@ -24,7 +24,7 @@ func (r *run) lapse() {
 	}
 }
 
-// holder is who is taken to hold the lock; of several the one whose value is on the key.
+// holder returns the client that counts as the holder; of several the writer of the key.
 func (r *run) holder() *client {
 	if r.writer != nil && r.writer.holds(r.now) {
 		return r.writer
@@ -43,7 +43,7 @@ func (c *client) belief(r *run) race.Belief {
 	return b
 }
 
-// take notes that a command took the lock.
+// take makes the client the holder.
 func (r *run) take(c *client, value string, lease time.Duration) {
 	c.state, r.writer, c.until = race.Holds, c, time.Time{}
 	if lease > 0 {
@@ -62,7 +62,8 @@ type executed struct {
 	script  bool    // it ran in one
 }
 
-// believe notes what a client learns from an answer, and says it. known: the command is one that locks are known to send.
+// believe notes a client's conclusion from an answer, and returns it in words. known: locks are known to send
+// this command.
 func (r *run) believe(c *client, e executed) (says string, known bool) {
 	args, answer := e.args, e.answer
 	name := strings.ToUpper(args[0])
@@ -128,7 +129,7 @@ func (r *run) believe(c *client, e executed) (says string, known bool) {
 	return "", false
 }
 
-// otherwise notes what a command that is not known for it did to the lock, if it did anything.
+// otherwise notes the effect of an unknown command on the lock, if it had any.
 func (r *run) otherwise(c *client, had string, e executed) string {
 	is := r.raw()
 	switch {
@@ -157,7 +158,7 @@ func (r *run) refused(c *client, held *client) string {
 	return c.name + " is refused: the key is there"
 }
 
-// sets is a SET, with or without a condition and a TTL.
+// sets judges a SET, with or without a condition and a TTL.
 func (r *run) sets(c *client, e executed) string {
 	o, held := r.options(e.args), e.held
 	value, _ := written(e.args, r.key)
@@ -260,7 +261,7 @@ func (r *run) removes(c *client, there bool) string {
 	return c.name + " removes the key"
 }
 
-// broken finds what a step broke.
+// broken returns the invariant that a step broke.
 func (r *run) broken(by *client, before race.Server) *race.Violation {
 	if r.unjudged != "" {
 		return nil
@@ -286,7 +287,7 @@ func (r *run) broken(by *client, before race.Server) *race.Violation {
 	return nil
 }
 
-// told says that the trace has already said so of these holders.
+// told reports whether the step before showed the same holders.
 func (r *run) told(holders []string) bool {
 	if len(r.trace.Events) == 0 {
 		return false

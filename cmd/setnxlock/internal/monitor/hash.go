@@ -13,7 +13,7 @@ import (
 // mode is the field of a hash that names no holder: Redisson's locks for readers and writers say there what they are.
 const mode = "mode"
 
-// field is the holder that a command, or its script, names by the field of a hash that is its; "": none.
+// field returns the field of a hash by which a command, or its script, names the holder; "": none.
 func (r *run) field(l line, script []line) string {
 	for _, x := range append([]line{l}, script...) {
 		name := strings.ToUpper(x.args[0])
@@ -30,7 +30,7 @@ func (r *run) field(l line, script []line) string {
 	return ""
 }
 
-// fields are those of the hash on the key, each with its value, in order; nil: there is none.
+// fields returns the fields of the hash on the key with their values, in order; nil: there is no hash.
 func (r *run) fields() []string {
 	all, err := redis.StringMap(r.ask("HGETALL"))
 	if err != nil || len(all) == 0 {
@@ -44,7 +44,7 @@ func (r *run) fields() []string {
 	return list
 }
 
-// hashed is a hash as a reader wants it: «C1» for one hold, «C1» ×2 for two.
+// hashed writes a hash for readers: «C1» for one hold, «C1» ×2 for two.
 func (r *run) hashed(fields []string) string {
 	var list []string
 	for _, f := range fields {
@@ -62,10 +62,10 @@ func (r *run) hashed(fields []string) string {
 	return strings.Join(list, " ")
 }
 
-// readers says that the lock on the key is one that several hold at once.
+// readers reports a lock for several holders at once.
 func (r *run) readers() bool { return slices.Contains(r.fields(), mode+"=read") }
 
-// hash is a command on a field of the hash on the key: the field is the holder.
+// hash judges a command on a field of the hash on the key: the field is the holder.
 func (r *run) hash(c *client, e executed) string {
 	name := strings.ToUpper(e.args[0])
 	if len(e.args) > 2 && e.args[2] == mode {
@@ -103,7 +103,7 @@ func (r *run) hash(c *client, e executed) string {
 	return c.name + " takes the lock"
 }
 
-// lacks notes a command that the model doesn't have: what it did to the key nobody knows here.
+// lacks notes a command that the model doesn't have: its effect on the key is unknown.
 func (r *run) lacks(l line, answer any) {
 	refused, is := answer.(redis.Error)
 	if !is || r.unjudged != "" || !slices.Contains(l.args[1:], r.key) {
@@ -115,7 +115,7 @@ func (r *run) lacks(l line, answer any) {
 	}
 }
 
-// ends is when the key's TTL is over; zero: it has none.
+// ends returns the end of the key's TTL; zero: it has none.
 func (r *run) ends() time.Time {
 	if ms, err := redis.Int64(r.ask("PTTL")); err == nil && ms >= 0 {
 		return r.now.Add(time.Duration(ms) * time.Millisecond)

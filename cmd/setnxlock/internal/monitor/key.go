@@ -10,7 +10,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race"
 )
 
-// onKey is what is on the key.
+// onKey shows the key's value, TTL and writer.
 func (r *run) onKey() race.Server {
 	s := race.Server{TTL: -1}
 	value := r.raw()
@@ -40,7 +40,8 @@ func (r *run) ask(name string) (any, error) {
 	return r.send(line{db: max(r.db, 0), args: []string{name, r.key}})
 }
 
-// raw is the value on the key, of a hash its fields; "": there is none. A list is none: ListCAS puts it there in between.
+// raw returns the value on the key, of a hash its fields; "": there is none. A list counts as none: ListCAS
+// puts it there in between.
 func (r *run) raw() string {
 	if value, err := redis.String(r.ask("GET")); err == nil {
 		return value
@@ -61,7 +62,7 @@ func changed(a, b race.Server) (list []string) {
 	return list
 }
 
-// named gives a value that is being written the name that readers see.
+// named names a written value for readers.
 func (r *run) named(c *client, args []string) {
 	key := r.key
 	if len(args) > 1 && r.concerns(line{args: args}) {
@@ -83,7 +84,7 @@ func (r *run) named(c *client, args []string) {
 	}
 }
 
-// written is the value that a command puts on the key.
+// written returns the value that a command puts on the key.
 func written(args []string, key string) (string, bool) {
 	name := strings.ToUpper(args[0])
 	switch {
@@ -97,7 +98,7 @@ func written(args []string, key string) (string, bool) {
 	return "", false
 }
 
-// deadline is the time that a value is, if it is one.
+// deadline reads a value as a time, if it is one.
 func deadline(key, value string, now time.Time) (time.Time, bool) {
 	for _, f := range dialect.Recognise(key, value, -1, now) {
 		if f.Kind.Timed() && !f.Until.IsZero() {

@@ -36,7 +36,8 @@ type Skipped struct {
 	Last  bool   `json:"last,omitempty"`  // the last line is cut off within a command
 }
 
-// parse reads what redis-cli MONITOR prints, among whatever else. Lines that are empty or say OK count for nothing.
+// parse reads the output of redis-cli MONITOR, among other lines. Lines that are empty or say OK count for
+// nothing.
 func parse(text string) ([]line, Skipped, error) {
 	var all []line
 	var skipped Skipped

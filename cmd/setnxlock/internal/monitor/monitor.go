@@ -93,7 +93,7 @@ func Read(text string, o Options) (Log, error) {
 	return log, nil
 }
 
-// lockKeys are the keys that somebody asks for as for a lock.
+// lockKeys returns the keys asked for as locks are, the most often asked for first.
 func lockKeys(lines []line) []string {
 	times := map[string]int{}
 	for _, l := range lines {
@@ -104,7 +104,7 @@ func lockKeys(lines []line) []string {
 	return slices.SortedFunc(maps.Keys(times), func(a, b string) int { return cmp.Or(cmp.Compare(times[b], times[a]), cmp.Compare(a, b)) })
 }
 
-// asks is the key that a command takes if it is free.
+// asks returns the key that a command takes if it is free.
 func asks(args []string) (key string, ok bool) {
 	switch name := strings.ToUpper(args[0]); {
 	case len(args) == 3 && (name == "SETNX" || name == "GETSET"):
@@ -121,10 +121,10 @@ func asks(args []string) (key string, ok bool) {
 	return "", false
 }
 
-// scripted says that a command runs a script, whose commands MONITOR prints behind it.
+// scripted reports a command for a script, whose own commands MONITOR prints behind it.
 func scripted(name string) bool {
 	return slices.Contains([]string{"EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "FCALL", "FCALL_RO"}, name)
 }
 
-// since is a time in milliseconds of the trace.
+// since converts a time to milliseconds of the trace.
 func (r *run) since(t time.Time) int64 { return t.Sub(r.began).Milliseconds() }

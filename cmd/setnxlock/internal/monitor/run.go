@@ -60,14 +60,14 @@ func newRun(key, version string, begins time.Time) (*run, error) {
 	}}, nil
 }
 
-// concerns says that a command has the key, or one that stands beside it, among its arguments.
+// concerns reports a command with the key, or a key beside it, among its arguments.
 func (r *run) concerns(l line) bool {
 	return slices.ContainsFunc(l.args[1:], func(a string) bool {
 		return a == r.key || strings.Contains(a, "{"+r.key+"}") || strings.HasPrefix(a, r.key+":")
 	})
 }
 
-// all runs the lines, each with those of its script.
+// all runs the lines, each with its script's.
 func (r *run) all(lines []line) error {
 	for i := 0; i < len(lines); {
 		script := i + 1
@@ -132,12 +132,13 @@ func (r *run) step(l line, script []line) error {
 	return r.event(c, write{at: l.at, lines: []line{l}, script: script, watched: c.watches})
 }
 
-// channels says that a command is about messages: who sends nothing else is no client of the lock.
+// channels reports a command about messages: a client of nothing else is no client of the lock.
 func channels(name string) bool {
 	return strings.HasSuffix(name, "SUBSCRIBE") || name == "PUBLISH" || name == "SPUBLISH"
 }
 
-// client finds who sends: by the holder's name in a hash, if the command has one, which it may send over any connection.
+// client finds the sender: by the holder's name in a hash, if the command has one, which may come over any
+// connection.
 func (r *run) client(address, id string) *client {
 	i := slices.IndexFunc(r.clients, func(c *client) bool { return id != "" && c.id == id })
 	if i < 0 {
@@ -160,7 +161,7 @@ type write struct {
 	exec, watched bool
 }
 
-// event is one step of the trace: a command, with its script, or what an EXEC ran.
+// event adds one step to the trace: a command, with its script, or an EXEC with its commands.
 func (r *run) event(c *client, w write) error {
 	at, lines := w.at, w.lines
 	if r.began.IsZero() {
@@ -221,7 +222,7 @@ func (r *run) event(c *client, w write) error {
 	return nil
 }
 
-// again says that the client looks once more, and sees the same: it polls.
+// again reports a repeated look with the same result: the client polls.
 func (r *run) again(e race.Event) bool {
 	looks := func(e race.Event) bool {
 		name, _, _ := strings.Cut(e.Cmd, " ")
@@ -241,7 +242,7 @@ func (r *run) again(e race.Event) bool {
 	return false
 }
 
-// do runs one command, or those of its script, and says what it did.
+// do runs one command, or those of its script, and returns its effects in words.
 func (r *run) do(c *client, l line, w write, whys *[]string) (text, reply string, err error) {
 	run := []line{l}
 	if scripted(strings.ToUpper(l.args[0])) {
@@ -305,7 +306,7 @@ func (r *run) send(l line) (any, error) {
 	return reply, err
 }
 
-// finish gives the trace its end: what it shows.
+// finish adds to the trace its clients, its verdict and its argument.
 func (r *run) finish() race.Trace {
 	t := r.trace
 	for _, c := range r.clients {

@@ -49,7 +49,8 @@ func (r *run) options(args []string) setting {
 	return o
 }
 
-// done says by the answer that it has written. With GET the answer is the value before, and only the condition tells.
+// done reports by the answer whether it has written. With GET the answer is the value before, and only the
+// condition tells.
 func (o setting) done(answer any) bool {
 	if !o.get {
 		return answer == "OK"
@@ -66,7 +67,7 @@ func (o setting) done(answer any) bool {
 	return true
 }
 
-// lease is for how long a number in the unit of a command's word is: from now, or until then.
+// lease converts a number in a command's unit to a duration from now.
 func (r *run) lease(n, unit string) time.Duration {
 	d, err := strconv.ParseInt(n, 10, 64)
 	if err != nil {

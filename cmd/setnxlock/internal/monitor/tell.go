@@ -35,7 +35,7 @@ type Removed struct {
 	Whose string `json:"whose"`
 }
 
-// tell reads off the trace who held the lock when.
+// tell reads the holds, the overlaps and the removals off the trace.
 func (l *Log) tell() {
 	l.Held, l.Both, l.Removed = []Held{}, []Both{}, []Removed{}
 	holding := map[string]int{} // whose place in Held
@@ -77,7 +77,7 @@ func (l *Log) tell() {
 
 func ends(b race.Belief) int64 { return b.Until }
 
-// earlier is the first of two ends, of which -1 is none.
+// earlier returns the first of two ends; -1 means none.
 func earlier(a, b int64) int64 {
 	if a < 0 || b >= 0 && b < a {
 		return b
@@ -85,14 +85,14 @@ func earlier(a, b int64) int64 {
 	return a
 }
 
-// judged says that a step broke exclusion in the trace, too: readers and what can't be judged don't.
+// judged reports whether a step broke exclusion in the trace, too: readers and unjudged steps don't.
 func (l *Log) judged(step int) bool {
 	return slices.ContainsFunc(l.Trace.Events, func(e race.Event) bool {
 		return e.N == step && e.Violation != nil && e.Violation.Invariant == "exclusion"
 	})
 }
 
-// sentences are what a reader wants to know first.
+// sentences writes the results for people.
 func (l *Log) sentences() []string {
 	var list []string
 	for _, h := range l.Held {

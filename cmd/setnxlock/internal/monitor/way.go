@@ -27,7 +27,7 @@ const (
 	mostMoves   = 6  // of a client within a step of the log: a lock may look at its clock, or at the key
 )
 
-// way follows the log with the locks that its clients may run, up to where it breaks, or ends.
+// way follows the log with the possible locks of its clients, up to its break or its end.
 func (r *run) way(t race.Trace, follows []Follows) *Way {
 	until := len(t.Events)
 	if t.Verdict.Step > 0 {
@@ -46,8 +46,8 @@ func (r *run) way(t race.Trace, follows []Follows) *Way {
 	return best
 }
 
-// candidates are the locks to follow the log with: one that does all that was seen, for all clients; else what each
-// client does, written out. A client that is only refused may run any.
+// candidates lists the locks to follow the log with: one lock of all clients with all the habits seen; else
+// each client's own, written out. A client that is only refused may run any.
 func (r *run) candidates(follows []Follows) []string {
 	var all [][]string
 	for _, name := range likeAll(follows) {
@@ -73,7 +73,7 @@ func (r *run) candidates(follows []Follows) []string {
 	return list
 }
 
-// likeAll are the locks that do all that any client was seen to do.
+// likeAll lists the locks with all the habits of all clients.
 func likeAll(follows []Follows) []string {
 	var list []string
 	for _, f := range follows {
@@ -94,7 +94,7 @@ const (
 		"if redis.call('HINCRBY', KEYS[1], ARGV[1], -1) > 0 then return 0 end redis.call('DEL', KEYS[1]) return 1"
 )
 
-// written is what a client does as a lock that is written out; "": that can't be.
+// written writes out a client's habits as a lock; "": that can't be done.
 func (r *run) written(does []string) string {
 	var take, free string
 	for _, d := range does {
@@ -143,7 +143,7 @@ func (r *run) written(does []string) string {
 	return catalogue.FormName(take + "\nrelease\n" + free)
 }
 
-// follow finds the schedule of locks that does what the log does, as far as there is one.
+// follow finds the schedule of locks with the steps of the log, as far as there is one.
 func (r *run) follow(t race.Trace, names string, until int) *Way {
 	ttl := time.Duration(t.TTL+5) / 10 * 10 * time.Millisecond
 	locks, err := catalogue.With(catalogue.Locks(), names)
@@ -182,7 +182,7 @@ func (r *run) follow(t race.Trace, names string, until int) *Way {
 	return w
 }
 
-// move has a client go on until all is as after a step of the log.
+// move lets a client go on until the state equals a step's of the log.
 func (r *run) move(c race.Config, choices []race.Choice, who int, e race.Event) ([]race.Choice, bool) {
 	for range mostMoves {
 		choices = append(choices, race.Choice{Client: who})
@@ -197,7 +197,7 @@ func (r *run) move(c race.Config, choices []race.Choice, who int, e race.Event) 
 	return nil, false
 }
 
-// same says that a step of the explorer leads to the state after a step of the log.
+// same compares the states after a step of the explorer and a step of the log.
 func same(is, log race.Event) bool {
 	if is.Who != log.Who || !strings.EqualFold(command(is.Cmd), command(log.Cmd)) && len(log.Changed) == 0 {
 		return false
@@ -212,5 +212,5 @@ func same(is, log race.Event) bool {
 	return (is.Belief[is.Who].State == race.Holds) == (log.Belief[log.Who].State == race.Holds)
 }
 
-// command is a command's name.
+// command returns a command's name.
 func command(cmd string) string { name, _, _ := strings.Cut(cmd, " "); return name }

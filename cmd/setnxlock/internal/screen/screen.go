@@ -21,14 +21,14 @@ type Screen struct {
 	Color bool
 }
 
-// New looks what out is.
+// New examines out: a terminal, or a file.
 func New(out *os.File) Screen {
 	live := term.IsTerminal(int(out.Fd())) && os.Getenv("TERM") != "dumb"
 	return Screen{W: out, Live: live, Color: live && os.Getenv("NO_COLOR") == ""}
 }
 
-// Escaped is text without anything that a terminal obeys: all that can't be printed is escaped as
-// in Go, the ends of lines too.
+// Escaped escapes as in Go all characters that can't be printed, the ends of lines too: a terminal obeys none
+// of the rest.
 func Escaped(text string) string { return escaped(text, 0) }
 
 func escaped(text string, but rune) string {
@@ -106,8 +106,8 @@ func (s Screen) Line(first, every time.Duration, line func(n int, took time.Dura
 	return func() { close(end); <-ended }
 }
 
-// over is a line in place of the one before. The rest of that is erased before the last character is
-// written, which may stand in the last column: behind it the cursor is still on it.
+// over writes a line in place of the one before. It erases the rest of that line before it writes the last
+// character, which may stand in the last column: behind it the cursor is still on it.
 func over(text string) string {
 	_, n := utf8.DecodeLastRuneInString(text)
 	if strings.Contains(text, "\x1b") { // colours: no character may be parted from its escape
@@ -116,7 +116,7 @@ func over(text string) string {
 	return "\r" + text[:len(text)-n] + "\x1b[K" + text[len(text)-n:]
 }
 
-// progress is a bar, or a count alone if nobody knows how far there is to go.
+// progress draws a bar, or a count alone for an unknown total.
 func progress(done, of int) string {
 	if of <= 0 {
 		return fmt.Sprintf("  %d", done)
@@ -127,7 +127,7 @@ func progress(done, of int) string {
 	return fmt.Sprintf("  %3d%% |%s%s| (%d/%d)", 100*done/of, strings.Repeat("█", full), strings.Repeat(" ", width-full), done, of)
 }
 
-// Width is the terminal's, or 80.
+// Width returns the terminal's width, or 80.
 func Width(out *os.File) int {
 	if w, _, err := term.GetSize(int(out.Fd())); err == nil && w > 0 {
 		return w
@@ -135,7 +135,7 @@ func Width(out *os.File) int {
 	return 80
 }
 
-// Paragraph is text under a label, in lines of the width.
+// Paragraph writes a text under a label, in lines of the width.
 func Paragraph(label, text string, width int) string {
 	var b strings.Builder
 	line, indent := label, strings.Repeat(" ", len(label))

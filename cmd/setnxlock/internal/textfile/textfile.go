@@ -69,8 +69,8 @@ type File struct {
 	set   map[string]float64 // gauges
 }
 
-// Open begins a run that waits for lock, a name for the label. It neither fails nor waits: what is
-// in the way of the file is no reason not to run, and Close tells of it.
+// Open begins a run that waits for lock, a name for the label. It neither fails nor waits: trouble with the
+// file is no reason not to run, and Close tells of it.
 func Open(name, lock string) *File {
 	f := &File{
 		name: name, lock: lock,
@@ -105,7 +105,7 @@ func (f *File) Close(status int) error {
 	}
 }
 
-// keep writes what has changed. A writing that fails is made up for by the next.
+// keep writes the changes. The next write makes up for a failed one.
 func (f *File) keep() {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -121,7 +121,7 @@ func (f *File) keep() {
 	}
 }
 
-// Observe is a compat.Observer: it counts, and leaves the writing to another goroutine.
+// Observe counts an event, as a compat.Observer, and leaves the writing to another goroutine.
 func (f *File) Observe(e compat.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -170,7 +170,7 @@ func (f *File) over(took time.Duration) {
 	f.gauge("setnxlock_held", 0)
 }
 
-// outcome is why an attempt did not obtain the lock.
+// outcome names the reason of a vain attempt.
 func outcome(err error) string {
 	switch {
 	case errors.Is(err, compat.ErrHeld):
@@ -187,8 +187,7 @@ func (f *File) add(name string, n float64, label ...string) { f.added[f.series(n
 
 func (f *File) gauge(name string, value float64) { f.set[f.series(name)] = value }
 
-// observe adds to a histogram, whose buckets go from a millisecond to an hour, each four times the
-// one before.
+// observe adds to a histogram. Its buckets go from a millisecond to an hour, each four times the one before.
 func (f *File) observe(name string, took time.Duration) {
 	bound := 0.001
 	for range 12 {
@@ -204,7 +203,7 @@ func (f *File) observe(name string, took time.Duration) {
 	f.add(name+"_count", 1)
 }
 
-// series is a metric with its labels, as it stands in the file.
+// series writes a metric with its labels, as it stands in the file.
 func (f *File) series(name string, label ...string) string {
 	s := name + `{lock="` + escaped(f.lock) + `"`
 	if len(label) == 2 {
@@ -221,7 +220,7 @@ func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
 func now() float64 { return math.Round(float64(time.Now().UnixMilli())) / 1000 }
 
-// write adds what is new to the file. It is called by one goroutine at a time.
+// write adds the new figures to the file. One goroutine at a time calls it.
 func (f *File) write() error {
 	f.mu.Lock()
 	added, set := f.added, maps.Clone(f.set)
@@ -258,7 +257,7 @@ func change(name string, do func(values map[string]float64)) error {
 	return Replace(name, format(values), 0o644) // who collects is another user
 }
 
-// read returns a file's values, none of one that is not there.
+// read returns a file's values, and none of a missing file.
 func read(name string) (map[string]float64, error) {
 	values := map[string]float64{}
 	file, err := open(name, os.O_RDONLY)
@@ -289,7 +288,7 @@ func read(name string) (map[string]float64, error) {
 	return values, nil
 }
 
-// family is the place in families of a series, -1 if it has none.
+// family returns the place of a series in families, -1 for a foreign one.
 func family(series string) int {
 	name, _, _ := strings.Cut(series, "{")
 	return slices.IndexFunc(families, func(m struct{ name, kind, help string }) bool {
@@ -320,7 +319,7 @@ func compare(a, b string) int {
 	return cmp.Or(family(a)-family(b), strings.Compare(nameA, nameB), cmp.Compare(boundA, boundB))
 }
 
-// bucket splits a series into its name with labels and its upper bound, which is 0 if it is no bucket.
+// bucket splits a series into its name with labels and its upper bound, 0 without one.
 func bucket(series string) (name string, bound float64) {
 	name, le, _ := strings.Cut(series, `,le="`)
 	bound, _ = strconv.ParseFloat(strings.TrimSuffix(le, `"}`), 64) //nolint:errcheck // "" is no bound

@@ -26,8 +26,8 @@ func turn(name string, patience time.Duration) (unlock func(), err error) {
 	}
 }
 
-// open opens a regular file, which others than this user can't open: whoever can, can lock it. It
-// follows no link and waits for nobody at the other end of a pipe.
+// open opens a regular file, and makes it for this user alone: a user who can open it, can lock it. It
+// follows no link and waits for no other end of a pipe.
 func open(name string, how int) (*os.File, error) {
 	f, err := os.OpenFile(name, how|unfollowed, 0o600)
 	if err != nil {

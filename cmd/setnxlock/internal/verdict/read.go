@@ -42,12 +42,12 @@ type Server struct {
 // most is how much of a value is read under Server.Part, and judged: more than any lock's.
 const most = 1024
 
-// beginning is the beginning of a value, with its length in words.
+// beginning shortens a value to its beginning, with its length in words.
 func beginning(value string, length int) string {
 	return strings.ToValidUTF8(value[:min(len(value), 64)], "\uFFFD") + fmt.Sprintf("… (%d bytes)", length)
 }
 
-// Read looks at keys: one round trip, and a few more for those that are no strings.
+// Read looks at keys: one round trip, and a few more for those without a string.
 func (s *Server) Read(c *protocol.Conn, now time.Time, keys ...string) ([]Content, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -93,7 +93,7 @@ func (s *Server) Read(c *protocol.Conn, now time.Time, keys ...string) ([]Conten
 	return all, nil
 }
 
-// take reads the answers to GET and TTL; other says that the key holds no string.
+// take reads the answers to GET and TTL; other: the key holds no string.
 func (s *Server) take(c *protocol.Conn, one *Content, value, ttl any) (other bool, err error) {
 	one.Value, err = redis.String(value, nil)
 	switch {
@@ -118,7 +118,7 @@ func (s *Server) take(c *protocol.Conn, one *Content, value, ttl any) (other boo
 	return other, c.Denied(one.Key, err)
 }
 
-// shorten cuts a value that is too long for a lock's, and asks for its length if it was not read.
+// shorten cuts a value longer than a lock's, and asks for its length if it was not read.
 func (s *Server) shorten(c *protocol.Conn, one *Content) (err error) {
 	if len(one.Value) <= most {
 		return nil
@@ -132,7 +132,8 @@ func (s *Server) shorten(c *protocol.Conn, one *Content) (err error) {
 	return nil
 }
 
-// types asks what those keys are that hold no string, and what is in small hashes and sorted sets.
+// types asks for the types of the keys without a string, and for the contents of small hashes and sorted
+// sets.
 func (s *Server) types(c *protocol.Conn, now time.Time, all []Content, others []int) error {
 	if len(others) == 0 {
 		return nil
@@ -170,8 +171,8 @@ func (s *Server) types(c *protocol.Conn, now time.Time, all []Content, others []
 	return nil
 }
 
-// theirs recognises the lock of another client in a hash that is not too big for one, or in a sorted set whose first
-// member is one's. What is gone meanwhile, or refused, is none.
+// theirs recognises another client's lock in a small hash, or in a sorted set by its first member. A key that
+// is gone meanwhile, or refused, is none.
 func theirs(c *protocol.Conn, now time.Time, one *Content, size any) {
 	var found []dialect.Finding
 	if one.Type == "hash" {
@@ -204,7 +205,7 @@ func theirs(c *protocol.Conn, now time.Time, one *Content, size any) {
 	}
 }
 
-// more reads what stands beside a key, if it is one of a lock of several.
+// more reads the keys beside one of a lock of several keys.
 func (s *Server) more(c *protocol.Conn, now time.Time, one *Content) error {
 	base, of := Beside(one.Key)
 	owner, _, pair := dialect.PairOf(one.Key)
@@ -259,7 +260,7 @@ func (one *Content) composite(c *protocol.Conn, now time.Time, key string, lock 
 	return err
 }
 
-// slotOf is the key of whose semaphore a key is a slot, as its value says; "" if it is none.
+// slotOf returns the key of the semaphore whose slot a key is, as its value says; "" for other keys.
 func slotOf(one Content) string {
 	n := strconv.Itoa(semaphore.Slot(one.Value))
 	for at := len(one.Key) - 1; at > 0 && n != "0"; at-- {
@@ -285,7 +286,7 @@ func (s *Server) timed(c *protocol.Conn, key string) bool {
 	return *s.times
 }
 
-// passed reports whether value is a time that has gone by, in any dialect.
+// passed reports whether value is an expired time, in any dialect.
 func passed(value string, now time.Time) bool {
 	return slices.ContainsFunc(dialect.Recognise("", value, protocol.NoTTL, now), func(f dialect.Finding) bool {
 		return f.Kind.Timed() && f.Until.Before(now)
@@ -295,8 +296,8 @@ func passed(value string, now time.Time) bool {
 // beside are the names of the keys that our locks keep beside a key.
 var beside = []string{"fence", "readers", "waiting", "queue", "next", "mutex", "waiters", "wake", "limit"}
 
-// Beside returns the key that key stands beside, as protocol.Aux names such keys, and what it is
-// there: "fence", "readers", …; "" if it is none.
+// Beside takes apart the name of a key beside another, by protocol.Aux: the other key, and "fence",
+// "readers", …; "" for other names.
 func Beside(key string) (base, name string) {
 	for _, name := range beside {
 		for at := 1; at < len(key); at++ {

@@ -72,7 +72,7 @@ type Lens struct {
 	Tokens bool                // a lock of tokens, which never looks at a value
 }
 
-// Judge says what c is to a client that reads keys through l.
+// Judge judges c through the eyes of l's clients.
 func (l Lens) Judge(c Content, now time.Time) Verdict {
 	v := Verdict{State: protocol.State{Key: c.Key, Value: c.Value, Status: protocol.StatusFree, TTL: c.TTL}}
 	switch {
@@ -96,7 +96,7 @@ func (l Lens) Judge(c Content, now time.Time) Verdict {
 	return v
 }
 
-// takes reports whether the lock of l takes over a key that is dead.
+// takes reports whether the lock of l takes over a dead key.
 func (l Lens) takes(c Content, now time.Time) bool {
 	switch {
 	case c.Lock == RW, l.Time != nil:
@@ -107,7 +107,7 @@ func (l Lens) takes(c Content, now time.Time) bool {
 	return c.Times && getsetlock.Float.Dead(c.Value, now)
 }
 
-// FromState is the verdict of a lock that has looked itself: of several keys or servers, of readers.
+// FromState returns the verdict of a lock that looks by itself: at several keys or servers, at readers.
 func FromState(s protocol.State) Verdict {
 	v := Verdict{State: s, Obtainable: s.Status == protocol.StatusFree || s.Status == protocol.StatusDead || s.Open}
 	v.Holders = slices.Clone(s.Holders)
@@ -145,7 +145,7 @@ func (v *Verdict) ofComposite() {
 	}
 }
 
-// ofTheirs judges a lock that is no string.
+// ofTheirs judges a hash or a sorted set of another client.
 func (v *Verdict) ofTheirs(f dialect.Finding) {
 	v.Status, v.Lock, v.Format, v.Kind = protocol.StatusForeign, Theirs, f.What, string(f.Kind)
 	v.Clients, v.Sure, v.Why, v.Wrong = f.Formats(), Likely, f.Candidates[0].Reasons, slices.Clone(f.Wrong)
@@ -160,7 +160,7 @@ func (v *Verdict) ofTheirs(f dialect.Finding) {
 	}
 }
 
-// ofString judges a string: its status through l, and whose it looks like.
+// ofString judges a string: its status through l, and its likely clients.
 func (v *Verdict) ofString(l Lens, c Content, now time.Time) {
 	v.look(c, now)
 	switch {
@@ -178,7 +178,7 @@ func (v *Verdict) ofString(l Lens, c Content, now time.Time) {
 	}
 }
 
-// asToken is the status that clients see who know of the TTL alone.
+// asToken sets the status for clients who know the TTL alone.
 func (v *Verdict) asToken(now time.Time) {
 	v.Status, v.Clock, v.Until = protocol.StatusHeld, "server", now.Add(v.TTL)
 	if v.TTL == protocol.NoTTL {
@@ -189,7 +189,7 @@ func (v *Verdict) asToken(now time.Time) {
 	}
 }
 
-// asTime is the status that clients of d see.
+// asTime sets the status for clients of d.
 func (v *Verdict) asTime(d getsetlock.Dialect, now time.Time) {
 	until, ok := d.Parse(v.Value)
 	v.Format, v.Until, v.Clock, v.Status = d.Name, until, "clients", protocol.StatusHeld
@@ -201,7 +201,7 @@ func (v *Verdict) asTime(d getsetlock.Dialect, now time.Time) {
 	}
 }
 
-// look says whose a string looks like, and what its own clients see.
+// look finds the likely clients of a string, and the status in their eyes.
 func (v *Verdict) look(c Content, now time.Time) {
 	if owner, ok := dialect.OwnerOf(c.Value); ok {
 		v.Kind, v.Format, v.Clients, v.Owner = string(dialect.Python), "token", []string{"setnxlock"}, owner
@@ -235,8 +235,8 @@ func (v *Verdict) look(c Content, now time.Time) {
 	}
 }
 
-// ofTime is the status of a time to its own clients. While a TTL runs the key is held, whatever
-// the time says: a time that has passed is then no deadline, but, say, when a job began.
+// ofTime sets the status of a time for its own clients. While a TTL runs the key is held, whatever the time
+// says: an expired time is then no deadline, but, say, the beginning of a job.
 func (v *Verdict) ofTime(f dialect.Finding, now time.Time) {
 	v.Status, v.Until, v.Clock = protocol.StatusHeld, f.Until, "clients"
 	past := !f.Until.After(now)
@@ -254,7 +254,7 @@ func (v *Verdict) ofTime(f dialect.Finding, now time.Time) {
 	}
 }
 
-// weigh says how sure it is that the value is a lock of f's clients, and why.
+// weigh sets how likely f's clients wrote the value as a lock, and why.
 func (v *Verdict) weigh(c Content, f dialect.Finding) {
 	if ownStamp().MatchString(c.Value) {
 		v.Sure, v.Clients = Likely, []string{"setnxlock getset"}
@@ -303,8 +303,8 @@ func (v Verdict) IsLock(anyText bool) bool {
 	return v.Kind != "" && (!v.vague || anyText || v.Sure != Possible)
 }
 
-// OnlyText reports that nothing but its being a string speaks for it being a lock: it may as well be a page, a
-// profile or a counter.
+// OnlyText reports a lock with no sign of one but being a string: it may as well be a page, a profile or a
+// counter.
 func (v Verdict) OnlyText(now time.Time) bool {
 	if v.Lock != Plain || v.Status == protocol.StatusFree || len(v.Holders) > 0 {
 		return false
@@ -315,11 +315,11 @@ func (v Verdict) OnlyText(now time.Time) bool {
 	return v.Kind == "" || v.vague && v.Sure == Possible
 }
 
-// Moment is a time for people, always with its date and zone.
+// Moment writes a time for people, always with its date and zone.
 func Moment(t time.Time) string { return t.Format("2006-01-02 15:04:05 MST") }
 
-// Together is the verdict of several keys that are locked as one: that of the key which keeps others
-// out longest, with all holders. Its value is that of all keys, if they have the same.
+// Together joins the verdicts on several keys that are locked as one: the key that keeps others out longest,
+// with all holders. Its value is that of all keys, if they have the same.
 func Together(key string, all []Verdict) Verdict {
 	v := Verdict{State: protocol.State{Status: protocol.StatusFree, TTL: protocol.NoTTL}}
 	var holders []protocol.Holder
@@ -355,14 +355,12 @@ var rank = map[protocol.Status]int{
 	protocol.StatusFree: 0, protocol.StatusDead: 1, protocol.StatusHeld: 2, protocol.StatusForeign: 3, protocol.StatusPersistent: 4,
 }
 
-// Unseen says of a key that is not there that readers may hold it nevertheless: they stand beside
-// it, and that could not be read.
+// Unseen notes that readers may hold a missing key nevertheless: they stand beside it, and could not be read.
 func (v *Verdict) Unseen(why string) {
 	v.Wrong = append(v.Wrong, "whether readers hold it can't be seen: "+why)
 }
 
-// Refusal says of a key that was asked for in vain what is on it: the rest of a sentence that
-// begins with its name.
+// Refusal tells why a key was asked for in vain: the rest of a sentence that begins with its name.
 func (v Verdict) Refusal() string {
 	text := "is held by another client"
 	switch {
@@ -383,7 +381,7 @@ func (v Verdict) Refusal() string {
 	return text
 }
 
-// clean is text without what a terminal would obey.
+// clean escapes a terminal's control characters.
 func clean(text string) string {
 	q := strconv.Quote(text)
 	return q[1 : len(q)-1]

@@ -108,7 +108,7 @@ func (s Section) object(at string, object map[string]any) (wrong []string) {
 	return wrong
 }
 
-// has reports whether the page says what is inside of an object.
+// has reports whether the page tells the fields of an object.
 func (s Section) has(prefix string) bool {
 	for path := range s {
 		if strings.HasPrefix(path, prefix) {

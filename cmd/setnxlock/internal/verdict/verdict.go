@@ -107,7 +107,7 @@ func (l Lens) takes(c Content, now time.Time) bool {
 	return c.Times && getsetlock.Float.Dead(c.Value, now)
 }
 
-// FromState returns the verdict of a lock that looks by itself: at several keys or servers, at readers.
+// FromState judges a lock by its own State: of several keys or servers, or of readers.
 func FromState(s protocol.State) Verdict {
 	v := Verdict{State: s, Obtainable: s.Status == protocol.StatusFree || s.Status == protocol.StatusDead || s.Open}
 	v.Holders = slices.Clone(s.Holders)

@@ -30,12 +30,7 @@ var statusLine = regexp.MustCompile(`(?m)^status\s+(\S+)`)
 func TestCommandsAgree(t *testing.T) {
 	const past, ahead = "1700000000", "4102444800"
 	set := func(value string, ttl int) func(func(string, ...any), string, string) {
-		return func(put func(string, ...any), _, key string) {
-			put("SET", key, value)
-			if ttl > 0 {
-				put("EXPIRE", key, ttl)
-			}
-		}
+		return func(_ func(string, ...any), address, key string) { put(t, address, onKey{key, value, ttl}) }
 	}
 	held := func(args ...string) func(func(string, ...any), string, string) {
 		return func(_ func(string, ...any), address, key string) {

@@ -323,16 +323,7 @@ func TestWaitCoversTheServer(t *testing.T) {
 	if _, errs, status := cli(t, nil, "run", "--redis", s.Addr, "job", "--", "true"); status != statusUnavailable {
 		t.Errorf("no --wait: %d, %s", status, errs)
 	}
-	for wait := 300 * time.Millisecond; ; wait *= 2 { // on a busy machine it may not come to connect in that time
-		_, errs, status := cli(t, nil, "run", "--redis", s.Addr, "--wait", wait.String(), "job", "--", "true")
-		if strings.Contains(errs, "no answer; tried for") && wait < patience {
-			continue
-		}
-		if status != statusUnavailable || !strings.Contains(errs, "refused; tried for "+wait.String()) {
-			t.Errorf("never: %d, %s", status, errs)
-		}
-		break
-	}
+	waitsInVain(t, s.Addr, nil, "refused; tried for ")
 	for _, flags := range [][]string{{"--wait", "1m"}, {"--wait", "forever"}, {"--wait", "1m", "--algorithm", "set:lua"}, {"--wait", "1m", "--algorithm", "redlock"}} {
 		p := play(t, s.Addr, append(append([]string{"run", "-v"}, flags...), "job", "--", "puppet")...)
 		until(t, "it waits for the server", func() bool { return strings.Contains(p.errs.String(), "waiting for the server") })
@@ -354,6 +345,21 @@ func TestWaitCoversTheServer(t *testing.T) {
 	p.exits(0, 0, "")
 }
 
+// waitsInVain demands that run --wait ends when the time is over, and says what it saw of the server.
+func waitsInVain(t *testing.T, address string, flags []string, said string) {
+	t.Helper()
+	for wait := 300 * time.Millisecond; ; wait *= 2 { // on a busy machine it may not come to connect in that time
+		_, errs, status := cli(t, using(address), append(append([]string{"run", "--wait", wait.String()}, flags...), "job", "--", "true")...)
+		if strings.Contains(errs, "no answer; tried for") && wait < patience {
+			continue
+		}
+		if status != statusUnavailable || !strings.Contains(errs, said) || !strings.Contains(errs, "tried for "+wait.String()) {
+			t.Errorf("%q, never: %d, %s", flags, status, errs)
+		}
+		return
+	}
+}
+
 // With --wait a server that is loading its data is waited for, and what it said is told if it takes too
 // long.
 func TestWaitCoversLoading(t *testing.T) {
@@ -362,17 +368,7 @@ func TestWaitCoversLoading(t *testing.T) {
 	for _, flags := range [][]string{nil, {"--algorithm", "set:lua"}, {"--algorithm", "rw:write"}, {"--algorithm", "redlock"}} {
 		var loaded atomic.Bool
 		address := startLoading(t, &loaded, real)
-		args := append([]string{"run", "--redis", address}, flags...)
-		for wait := 300 * time.Millisecond; ; wait *= 2 { // on a busy machine it may say nothing in that time
-			_, errs, status := cli(t, nil, append(args, "--wait", wait.String(), "job", "--", "true")...)
-			if strings.Contains(errs, "no answer; tried for") && wait < patience {
-				continue
-			}
-			if status != statusUnavailable || !strings.Contains(errs, "LOADING") || !strings.Contains(errs, "tried for "+wait.String()) {
-				t.Errorf("%q, never: %d, %s", flags, status, errs)
-			}
-			break
-		}
+		waitsInVain(t, address, flags, "LOADING")
 		p := play(t, address, append(append([]string{"run", "-v", "--wait", "1m"}, flags...), "job", "--", "puppet")...)
 		until(t, "it waits for the server", func() bool { return strings.Contains(p.errs.String(), "waiting for the server") })
 		loaded.Store(true)

@@ -17,7 +17,6 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
-	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // What cuts a server off, what run says while it can't renew and when the lock is lost: without -v, before COMMAND has ended.
@@ -39,41 +38,27 @@ func TestWhyLost(t *testing.T) {
 			var cut atomic.Bool
 			var after atomic.Int64 // bytes that came when the lock was said to be lost
 			var s *show
-			l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-			defer l.Close()
 			lost := func() bool { return s != nil && strings.Contains(s.errs.String(), "is lost") }
 			over := make(chan struct{})
 			defer close(over)
-			go func() {
-				for {
-					c, err := l.Accept()
-					if err != nil {
-						return
-					}
-					go func() {
-						defer c.Close()
-						if cut.Load() && test.refuses {
-							return
-						}
-						relay(c, address, func(asked []byte) {
-							if cut.Load() && lost() {
-								after.Add(int64(len(asked)))
-							}
-							if cut.Load() && test.refuses {
-								c.Close()
-							} else if cut.Load() {
-								<-over
-							}
-						})
-					}()
+			at := serve(t, func(c net.Conn) {
+				if cut.Load() && test.refuses {
+					return
 				}
-			}()
-			s = puppets(t, l.Addr().String(), "--ttl", shortLease, "--grace", "1s")
+				relay(c, address, func(asked []byte) {
+					if cut.Load() && lost() {
+						after.Add(int64(len(asked)))
+					}
+					if cut.Load() && test.refuses {
+						c.Close()
+					} else if cut.Load() {
+						<-over
+					}
+				})
+			})
+			s = puppets(t, at, "--ttl", shortLease, "--grace", "1s")
 			s.tell("ignore")
 			cut.Store(true)
-			if test.refuses {
-				l.Close()
-			}
 			until(t, "the loss is told", lost)
 			told := time.Now()
 			if gone(s.pid) {
@@ -84,7 +69,7 @@ func TestWhyLost(t *testing.T) {
 				t.Errorf("it ended %v after the loss", took)
 			}
 			for _, want := range test.says {
-				want = strings.ReplaceAll(want, "HOST", regexp.QuoteMeta(l.Addr().String()))
+				want = strings.ReplaceAll(want, "HOST", regexp.QuoteMeta(at))
 				if !regexp.MustCompile(want).MatchString(s.errs.String()) {
 					t.Errorf("no %s in\n%s", want, s.errs)
 				}

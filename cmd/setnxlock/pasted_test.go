@@ -31,16 +31,22 @@ func TestPastedPasswords(t *testing.T) {
 		c.Read(make([]byte, 1024)) //nolint:errcheck // AUTH
 		c.Write([]byte("-WRONGPASS invalid username-password pair\r\n"))
 	})
-	dir := t.TempDir()
-	out := must.Get(os.Create(dir + "/out"))(t)
+	out := must.Get(os.Create(t.TempDir() + "/out"))(t)
 	defer out.Close()
 	in := must.Get(os.Open(os.DevNull))(t)
 	defer in.Close()
-	// tried is what a command line comes to: what it says, its status, and whether anything but at would be dialled.
-	tried := func(args []string) (said string, status int, elsewhere string) {
+	// written is what command lines write.
+	written := func(lines ...[]string) (said string, status int) {
 		must.Do(t, out.Truncate(0))
 		must.Get(out.Seek(0, 0))(t)
-		status = execute(args, in, out, out)
+		for _, args := range lines {
+			status = execute(args, in, out, out)
+		}
+		return strings.ReplaceAll(string(must.Get(os.ReadFile(out.Name()))(t)), at, ""), status
+	}
+	// tried is what a command line comes to: what it says, its status, and whether anything but at would be dialled.
+	tried := func(args []string) (said string, status int, elsewhere string) {
+		said, status = written(args)
 		a := &app{known: &cache{}, in: in, out: out, errs: out}
 		must.Do(t, a.rootCommand().PersistentFlags().Parse(args))
 		if p, err := a.deployment(); err == nil {
@@ -51,7 +57,7 @@ func TestPastedPasswords(t *testing.T) {
 			}
 			p.Close()
 		}
-		return string(must.Get(os.ReadFile(dir + "/out"))(t)), status, elsewhere
+		return said, status, elsewhere
 	}
 	forms := [][]string{
 		{"--redis", "redis://:PW@AT"}, {"--redis", "redis://app:PW@AT/2"}, {"--redis", "redis://PW@AT"},
@@ -76,17 +82,12 @@ func TestPastedPasswords(t *testing.T) {
 			args = append(args, strings.NewReplacer("PW", string(password), "AT", at).Replace(arg))
 		}
 		if i%20 == 0 { // in place of a command, or of a flag's value
-			must.Do(t, out.Truncate(0))
-			must.Get(out.Seek(0, 0))(t)
-			execute([]string{args[1]}, in, out, out)
-			execute([]string{"inspect", "job", "--timeout", args[1]}, in, out, out)
-			text := strings.ReplaceAll(string(must.Get(os.ReadFile(dir+"/out"))(t)), at, "")
+			text, _ := written([]string{args[1]}, []string{"inspect", "job", "--timeout", args[1]})
 			if part := partOf(password, text); strings.HasPrefix(args[1], "redis") && part != "" {
 				t.Fatalf("%q: %q of it is printed: %s", args[1], part, text)
 			}
 		}
 		said, status, elsewhere := tried(append(args, "--timeout", "30s", "inspect", "job"))
-		said = strings.ReplaceAll(said, at, "")
 		for _, known := range []string{addressHint, passwordHint} {
 			said = strings.ReplaceAll(said, known, "")
 		}

@@ -63,6 +63,15 @@ func (k *kitchen) serves(cmd *exec.Cmd, says string, status int) {
 	}
 }
 
+// runsOnce runs a program twice: the first writes the report, the second finds that done and ends with a status.
+func (k *kitchen) runsOnce(env, words []string, status int) (second *exec.Cmd) {
+	k.Helper()
+	k.serves(k.command(env, words...), "the report is written\n", 0)
+	second = k.command(env, words...)
+	k.serves(second, "", status)
+	return second
+}
+
 // A recipe is a block of the chapter: its language, or a file's name.
 func recipe(t *testing.T, what string) string {
 	t.Helper()
@@ -103,7 +112,6 @@ func (k *kitchen) here(words []string) []string {
 // The recipes of docs/operating.md do what the page says.
 func TestRecipes(t *testing.T) {
 	t.Parallel()
-	const written = "the report is written\n"
 	t.Run("crontab", func(t *testing.T) {
 		k := newKitchen(t)
 		line := regexp.MustCompile(`^(?:[0-9*,/-]+ ){5} *([^ ].*)$`)
@@ -116,8 +124,7 @@ func TestRecipes(t *testing.T) {
 			case text == "":
 			case m != nil && !strings.Contains(text, "%"): // which cron takes for the end of a line
 				jobs++
-				k.serves(k.command(env, "/bin/sh", "-c", m[1]), written, 0)
-				k.serves(k.command(env, "/bin/sh", "-c", m[1]), "", 75)
+				k.runsOnce(env, []string{"/bin/sh", "-c", m[1]}, 75)
 			case regexp.MustCompile(`^[A-Z_]+=[^ ]+$`).MatchString(text):
 				env = append(env, text)
 			default:
@@ -131,10 +138,7 @@ func TestRecipes(t *testing.T) {
 	t.Run("systemd", func(t *testing.T) {
 		k := newKitchen(t)
 		u := k.unit("nightly-report.service")
-		k.serves(k.command(u["Environment"], u["ExecStart"]...), written, 0)
-		again := k.command(u["Environment"], u["ExecStart"]...)
-		k.serves(again, "", 75)
-		u.ends(t, again)
+		u.ends(t, k.runsOnce(u["Environment"], u["ExecStart"], 75))
 
 		k.has("report.sh", "#!/bin/sh\necho begun\nexec sleep 600\n")
 		ask(t, k.address, "FLUSHALL")
@@ -179,8 +183,7 @@ func TestRecipes(t *testing.T) {
 		k := newKitchen(t)
 		image := recipe(t, "dockerfile")
 		words := k.here(append(list(t, "ENTRYPOINT", image), list(t, "CMD", image)...))
-		k.serves(k.command(nil, words...), written, 0)
-		k.serves(k.command(nil, words...), "", 75)
+		k.runsOnce(nil, words, 75)
 		run := strings.Fields(recipe(t, "sh"))
 		if !slices.Contains(run, "--init") || !slices.Contains(run, "-e") || run[len(run)-1] != "report" {
 			t.Errorf("%q", run)
@@ -190,8 +193,7 @@ func TestRecipes(t *testing.T) {
 		k := newKitchen(t)
 		job := recipe(t, "yaml")
 		words := k.here(append(list(t, "command:", job), list(t, "args:", job)...))
-		k.serves(k.command(nil, words...), written, 0)
-		k.serves(k.command(nil, words...), "", 0)
+		k.runsOnce(nil, words, 0)
 		late := must.Get(strconv.Atoi(regexp.MustCompile(`startingDeadlineSeconds: (\d+)`).FindStringSubmatch(job)[1]))(t)
 		hold := must.Get(duration.Parse(words[slices.Index(words, "--hold")+1]))(t)
 		if time.Duration(late)*time.Second >= hold {

@@ -23,29 +23,16 @@ type surveyJSON struct {
 // The locks of many fleets on one server, with SCAN and without.
 func TestSurvey(t *testing.T) {
 	now := time.Now()
-	token := "94213c24deadbeef94213c24deadbeef"
 	for _, version := range []string{"1.2", "2.4", "7.0"} {
 		t.Run(version, func(t *testing.T) {
 			address := startServer(t, version)
-			set := func(key, value string, ttl int) {
-				ask(t, address, "SET", key, value)
-				if ttl > 0 {
-					ask(t, address, "EXPIRE", key, ttl)
-				}
-			}
-			set("jobs:a", fmt.Sprint(now.Unix()+60), 0)
-			set("jobs:b", fmt.Sprint(now.Add(time.Minute).UnixMilli()), 0)
-			set("dead", fmt.Sprint(now.Unix()-60), 0)
-			set("repaired", fmt.Sprint(now.Unix()+60), 30)
-			set("token", token, 30)
-			set("persistent", token, 0)
-			set("mix.a", fmt.Sprint(now.Unix()+60), 0)
-			set("mix.b", token, 30)
-			set("user:1", `{"name": "Ada"}`, 0)
-			set("token:fence", "17", 0)
+			ahead := fmt.Sprint(now.Unix() + 60)
+			put(t, address, onKey{"jobs:a", ahead, 0}, onKey{"jobs:b", fmt.Sprint(now.Add(time.Minute).UnixMilli()), 0}, onKey{"dead", fmt.Sprint(now.Unix() - 60), 0},
+				onKey{"repaired", ahead, 30}, onKey{"token", someHex, 30}, onKey{"persistent", someHex, 0}, onKey{"mix.a", ahead, 0}, onKey{"mix.b", someHex, 30},
+				onKey{"user:1", `{"name": "Ada"}`, 0}, onKey{"token:fence", "17", 0})
 			ask(t, address, "RPUSH", "list", "x")
 			for i := range 2500 {
-				set(fmt.Sprintf("page:%d", i), "<html>", 0)
+				ask(t, address, "SET", fmt.Sprintf("page:%d", i), "<html>")
 			}
 			out, status := command(t, address, "survey", "--json")
 			if version != "7.0" {

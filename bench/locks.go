@@ -59,7 +59,7 @@ func subjects(s *server) []subject {
 		return list
 	}
 	return append(list,
-		subject{byHand, false, written},
+		subject{byHand, false, handWritten},
 		subject{"redislock", true, bsm},
 		subject{"redsync", true, redsyncs},
 		subject{"rueidislock", true, rueidisLock})
@@ -127,8 +127,8 @@ var (
 		if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`)
 )
 
-// written makes the lock written by hand since 2.6.12: SET NX PX, and a script. It does not wait.
-func written(s *server, m *meter) (*client, error) {
+// handWritten makes the lock written by hand since 2.6.12: SET NX PX, and a script. It does not wait.
+func handWritten(s *server, m *meter) (*client, error) {
 	p := pool(m, s.address)
 	return &client{
 		lock: func(_ context.Context, key string) (func(context.Context) error, error) {

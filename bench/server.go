@@ -38,7 +38,7 @@ func servers(ctx context.Context, list string) (all []*server, stop func(), err 
 		}
 	}
 	for address := range strings.SplitSeq(list, ",") {
-		s, err := meet(ctx, strings.TrimSpace(address))
+		s, err := inspect(ctx, strings.TrimSpace(address))
 		if err != nil {
 			stop()
 			return nil, nil, fmt.Errorf("%s: %w", address, err)
@@ -81,8 +81,8 @@ func start(ctx context.Context) (address string, stop func(), err error) {
 	return "", nil, fmt.Errorf("%s does not answer", path)
 }
 
-// meet asks a server for its version, its best lock and its process.
-func meet(ctx context.Context, address string) (*server, error) {
+// inspect asks a server for its version, its best lock and its process.
+func inspect(ctx context.Context, address string) (*server, error) {
 	p := pool(new(meter), address)
 	defer p.Close()
 	r, c, err := probe.Find(ctx, compat.Pooled(p), probe.Options{})

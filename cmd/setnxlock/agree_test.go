@@ -17,11 +17,11 @@ import (
 // A claim is a key, what is on it, and what every command must say of it.
 type claim struct {
 	name  string
-	on    func(put func(name string, args ...any), address, key string) // makes it
-	flags []string                                                      // of all four commands
-	says  string                                                        // the status
-	run   int                                                           // the status with which run --try exits
-	since string                                                        // not on older servers
+	on    func(address, key string) // makes it
+	flags []string                  // of all four commands
+	says  string                    // the status
+	run   int                       // the status with which run --try exits
+	since string                    // not on older servers
 }
 
 var statusLine = regexp.MustCompile(`(?m)^status\s+(\S+)`)
@@ -29,29 +29,29 @@ var statusLine = regexp.MustCompile(`(?m)^status\s+(\S+)`)
 // inspect, survey, release and run agree about every key, on every kind of server.
 func TestCommandsAgree(t *testing.T) {
 	const past, ahead = "1700000000", "4102444800"
-	set := func(value string, ttl int) func(func(string, ...any), string, string) {
-		return func(_ func(string, ...any), address, key string) { put(t, address, onKey{key, value, ttl}) }
+	set := func(value string, ttl int) func(address, key string) {
+		return func(address, key string) { put(t, address, onKey{key, value, ttl}) }
 	}
-	held := func(args ...string) func(func(string, ...any), string, string) {
-		return func(_ func(string, ...any), address, key string) {
+	held := func(args ...string) func(address, key string) {
+		return func(address, key string) {
 			if out, status := command(t, address, slices.Concat([]string{"run", "--detach", "--ttl", "10m"}, args, []string{key, "--", "true"})...); status != 0 {
 				t.Errorf("%q: %s", args, out)
 			}
 		}
 	}
-	readers := func(until time.Time) func(func(string, ...any), string, string) {
-		return func(put func(string, ...any), _, key string) {
-			put("ZADD", key+":readers:{"+key+"}", until.UnixMilli(), "r:"+someHex)
+	readers := func(until time.Time) func(address, key string) {
+		return func(address, key string) {
+			ask(t, address, "ZADD", key+":readers:{"+key+"}", until.UnixMilli(), "r:"+someHex)
 		}
 	}
-	pairOf := func(until string) func(func(string, ...any), string, string) {
-		return func(put func(string, ...any), _, key string) {
+	pairOf := func(until string) func(address, key string) {
+		return func(address, key string) {
 			name := strings.TrimPrefix(key, "lock:owner:")
-			put("SET", "lock:owner:"+name, "web1:47")
-			put("SET", "lock:expire:"+name, until)
+			ask(t, address, "SET", "lock:owner:"+name, "web1:47")
+			ask(t, address, "SET", "lock:expire:"+name, until)
 		}
 	}
-	nothing := func(func(string, ...any), string, string) {}
+	nothing := func(string, string) {}
 	for _, version := range []string{"1.2", "2.0", "2.4", "7.0", "real"} {
 		// What a lock of times takes over, and one of tokens does not.
 		address := startServer(t, version)
@@ -76,9 +76,9 @@ func TestCommandsAgree(t *testing.T) {
 			{name: "readers", on: held("--algorithm", "rw:read"), says: "held", run: 65, since: "2.2"},
 			{name: "readers past", on: readers(time.Now().Add(-time.Minute)), says: "dead", run: 0, since: "2.2"},
 			{name: "writer", on: held("--algorithm", "rw:write"), says: "held", run: 75, since: "2.2"},
-			{name: "Redisson", on: func(put func(string, ...any), _, key string) {
-				put("HSET", key, someUUID+":57", "1")
-				put("EXPIRE", key, 600)
+			{name: "Redisson", on: func(address, key string) {
+				ask(t, address, "HSET", key, someUUID+":57", "1")
+				ask(t, address, "EXPIRE", key, 600)
 			}, says: "foreign", run: 65, since: "2.2"},
 			{name: "two keys past", on: pairOf(past), says: "dead", run: 75},
 			{name: "two keys to come", on: pairOf(ahead), says: "held", run: 75},
@@ -105,7 +105,7 @@ func TestCommandsAgree(t *testing.T) {
 				if strings.HasPrefix(c.name, "two keys") && len(c.flags) == 0 {
 					key = "lock:owner:" + key
 				}
-				c.on(func(name string, args ...any) { ask(t, address, name, args...) }, address, key)
+				c.on(address, key)
 				c.check(t, address, key)
 			})
 		}

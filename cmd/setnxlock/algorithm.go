@@ -155,7 +155,7 @@ func (a *app) pickAuto(ctx context.Context, n node, key string, fence bool) (can
 	c := choiceOf(choice)
 	c.drops = evictionOf(r)
 	if r.Remembered() {
-		c.Algorithm = &sure{c.Algorithm, a, r}
+		c.Algorithm = &rememberedLock{c.Algorithm, a, r}
 		a.known.mu.Lock()
 		a.known.believed = append(a.known.believed, r)
 		a.known.mu.Unlock()

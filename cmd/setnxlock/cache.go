@@ -105,16 +105,16 @@ func (a *app) keep() {
 	}
 }
 
-// sure is a lock on a server that was found safe for it: its check asks only whether that server is
+// A rememberedLock is a lock on a server that was found safe for it: its check asks only whether that server is
 // still there. What contradicts is forgotten, for run to ask anew, and the lock's own check tells
 // what it is.
-type sure struct {
+type rememberedLock struct {
 	protocol.Algorithm
 	a *app
 	r probe.Report
 }
 
-func (s *sure) Traits() protocol.Traits {
+func (s *rememberedLock) Traits() protocol.Traits {
 	t := s.Algorithm.Traits()
 	if check := t.Check; check != nil {
 		t.Check = func(c *protocol.Conn, key string) error {
@@ -129,7 +129,7 @@ func (s *sure) Traits() protocol.Traits {
 	return t
 }
 
-func (s *sure) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
+func (s *rememberedLock) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	l, err := s.Algorithm.Acquire(c, now, key, ttl)
 	var refused redis.Error
 	if !errors.As(err, &refused) || errors.Is(err, protocol.ErrHeld) || errors.Is(err, protocol.ErrForeign) {

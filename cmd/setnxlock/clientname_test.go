@@ -40,7 +40,7 @@ func TestClientNameIsRefusedRudely(t *testing.T) {
 	}
 }
 
-func TestClientName(t *testing.T) {
+func TestClientNameIsPrintable(t *testing.T) {
 	if name := clientName(); strings.ContainsAny(name, " \t\n") || !regexp.MustCompile(`^setnxlock/[!-~]+/\d+$`).MatchString(name) {
 		t.Errorf("%q", name)
 	}

@@ -59,7 +59,7 @@ func (a *app) connect(ctx context.Context) (*deployment, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.place = p.name()
+	a.deploymentName = p.name()
 	errs := make([]error, len(p.nodes))
 	var all sync.WaitGroup
 	for i, n := range p.nodes {
@@ -137,7 +137,7 @@ func (a *app) deployment() (*deployment, error) {
 	}
 	p := &deployment{}
 	for _, one := range at {
-		one, err := a.as(one)
+		one, err := a.login(one)
 		if err != nil {
 			return nil, err
 		}

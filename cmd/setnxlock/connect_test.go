@@ -26,7 +26,7 @@ import (
 	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
-func TestUnixSocket(t *testing.T) {
+func TestSocketsAreAddresses(t *testing.T) {
 	dir := must.Get(os.MkdirTemp("", "snx"))(t) // t.TempDir's name may be too long for a socket
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "redis sock")

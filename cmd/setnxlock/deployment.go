@@ -52,14 +52,14 @@ func (a *app) sentinelDeployment(master []address) (*deployment, error) {
 	if err := cmp.Or(alikeInTLS(append(slices.Clip(sentinels), master...)), a.fitsTLS(master[0].tls)); err != nil {
 		return nil, err
 	}
-	like, err := a.as(master[0])
+	like, err := a.login(master[0])
 	if err != nil {
 		return nil, err
 	}
 	var hosts []string
 	known := map[string]address{} // by host:port
 	for i, at := range sentinels {
-		at, _ = new(secrets).as(at) // a Sentinel has a password of its own, or none
+		at, _ = new(secrets).login(at) // a Sentinel has a password of its own, or none
 		if at.network != "tcp" || at.db != 0 || like.network != "tcp" {
 			return nil, exit.Misuse("--sentinel allows no socket and no database in an address, and no socket of the master", sentinelHint)
 		}
@@ -88,7 +88,7 @@ func (a *app) clusterDeployment(nodes []address) (*deployment, error) {
 	if err != nil {
 		return nil, err
 	}
-	if like, err = a.as(like); err != nil {
+	if like, err = a.login(like); err != nil {
 		return nil, err
 	}
 	var hosts []string

@@ -17,7 +17,7 @@ import (
 
 // A command runs on through a failover; a lock that was on the replica too is
 // still held after it.
-func TestOnSentinel(t *testing.T) {
+func TestRunOutlivesAFailover(t *testing.T) {
 	t.Parallel()
 	s := realredis.RunSentinels(t, "mymaster")
 	at := "mymaster@" + strings.Join(s.Addrs(), ",")
@@ -58,7 +58,7 @@ func TestOnSentinel(t *testing.T) {
 
 // Any node will do as the address, whatever the key; keys of several slots are
 // locked as one, and a lock outlives its slot's move.
-func TestOnCluster(t *testing.T) {
+func TestKeysOfSeveralSlotsAreOneLock(t *testing.T) {
 	t.Parallel()
 	c := realredis.RunCluster(t)
 	at := c.Addrs()[1]
@@ -103,7 +103,7 @@ func TestOnCluster(t *testing.T) {
 
 // A server of a quorum that is slower than 250 ms has no vote, unless --timeout gives it the time; and the
 // hint says so.
-func TestSlowQuorum(t *testing.T) {
+func TestSlowServerHasNoVote(t *testing.T) {
 	t.Parallel()
 	var all []string
 	for range 3 {

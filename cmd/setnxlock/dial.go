@@ -87,8 +87,8 @@ func (s *secrets) fitsTLS(spoken bool) error {
 	return nil
 }
 
-// as returns an address with the user and the password to log in as: its own, if it has one.
-func (s *secrets) as(at address) (address, error) {
+// login returns an address with the user and the password to log in as: its own, if it has one.
+func (s *secrets) login(at address) (address, error) {
 	switch {
 	case at.password != "":
 	case s.password == "":
@@ -114,7 +114,7 @@ func (a *app) dial(ctx context.Context, at address, first *firstAnswer) (redis.C
 		if err != nil {
 			return nil, err
 		}
-		c := &timely{Conn: raw, first: first}
+		c := &cappedConn{Conn: raw, first: first}
 		if !at.tls {
 			return c, nil
 		}
@@ -183,13 +183,13 @@ func (f *firstAnswer) deadline() time.Time {
 	return f.end
 }
 
-// timely is a connection whose deadlines are no later than that of the server's first answer.
-type timely struct {
+// A cappedConn is a connection whose deadlines are no later than that of the server's first answer.
+type cappedConn struct {
 	net.Conn
 	first *firstAnswer
 }
 
-func (c *timely) Read(p []byte) (int, error) {
+func (c *cappedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 && c.first != nil {
 		c.first.came.Store(true)
@@ -197,15 +197,15 @@ func (c *timely) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (c *timely) earliest(t time.Time) time.Time {
+func (c *cappedConn) earliest(t time.Time) time.Time {
 	if first := c.first.deadline(); !first.IsZero() && (t.IsZero() || first.Before(t)) {
 		return first
 	}
 	return t
 }
 
-func (c *timely) SetDeadline(t time.Time) error     { return c.Conn.SetDeadline(c.earliest(t)) }
-func (c *timely) SetReadDeadline(t time.Time) error { return c.Conn.SetReadDeadline(c.earliest(t)) }
-func (c *timely) SetWriteDeadline(t time.Time) error {
+func (c *cappedConn) SetDeadline(t time.Time) error     { return c.Conn.SetDeadline(c.earliest(t)) }
+func (c *cappedConn) SetReadDeadline(t time.Time) error { return c.Conn.SetReadDeadline(c.earliest(t)) }
+func (c *cappedConn) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(c.earliest(t))
 }

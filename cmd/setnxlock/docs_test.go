@@ -212,7 +212,7 @@ func TestCommandsOfTheDocs(t *testing.T) {
 }
 
 // The README fits on two screens, and its make targets exist; its first one is run.
-func TestReadme(t *testing.T) {
+func TestReadmeIsShortAndRuns(t *testing.T) {
 	t.Parallel()
 	b := must.Get(os.ReadFile(root + "/README.md"))(t)
 	if n := strings.Count(string(b), "\n"); n > 120 {
@@ -370,7 +370,7 @@ func TestChoosingIsWhatDoctorSays(t *testing.T) {
 
 // docs/troubleshooting.md has an entry for each exported error with its text, for each exit
 // status, and for each message.
-func TestTroubleshooting(t *testing.T) {
+func TestTroubleshootingHasEveryMessage(t *testing.T) {
 	b := must.Get(os.ReadFile(root + "/docs/troubleshooting.md"))(t)
 	page := string(b)
 

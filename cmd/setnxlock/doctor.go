@@ -236,7 +236,7 @@ func (c canDo) says() string {
 	case !c.Asked:
 		return "?"
 	}
-	return yes(c.OK)
+	return yesOrNo(c.OK)
 }
 
 // print writes the diagnosis for people.
@@ -285,7 +285,7 @@ func (d *diagnosis) print(s screen.Screen, verbose bool) error {
 	if verbose {
 		fmt.Fprintln(&b)
 		for _, c := range d.Checks {
-			ok := yes(c.OK)
+			ok := yesOrNo(c.OK)
 			if !c.OK && strings.Contains(c.Answer, "NOPERM ") {
 				ok = "denied"
 			}
@@ -350,7 +350,7 @@ func (o *offset) String() string {
 	}
 }
 
-func yes(ok bool) string {
+func yesOrNo(ok bool) string {
 	if ok {
 		return "yes"
 	}

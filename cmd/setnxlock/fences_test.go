@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestAgo(t *testing.T) {
+func TestAgesInWords(t *testing.T) {
 	for idle, want := range map[time.Duration]string{
 		unknown: "the server doesn't say", 0: "less than a minute ago", 59 * time.Second: "less than a minute ago",
 		time.Minute: "1 minute ago", 119 * time.Second: "1 minute ago", 59 * time.Minute: "59 minutes ago", time.Hour: "1 hour ago",

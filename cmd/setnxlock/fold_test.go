@@ -7,7 +7,7 @@ import (
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 )
 
-func TestPattern(t *testing.T) {
+func TestNumbersFoldIntoPatterns(t *testing.T) {
 	for key, want := range map[string]string{
 		"user:17:last_login": "user:*:last_login", "report": "report", "": "", "lock:report": "lock:report", "17": "*",
 		"user:fb2d0a1e-3f44-4e2e-8f0a-0123456789ab:x": "user:*:x", "session:94213c24e0f911f0": "session:*", "user_12_at3": "user_*_at*",
@@ -19,7 +19,7 @@ func TestPattern(t *testing.T) {
 	}
 }
 
-func TestGroup(t *testing.T) {
+func TestKeysOfAFolderAreAGroup(t *testing.T) {
 	for key, want := range map[string]string{
 		"jobs:a": "jobs:*", "mix.b": "mix.*", "report": "", "user:1:token": "user:*:token", "user:1:last_login": "user:*:last_login", "jobs:17": "jobs:*",
 	} {

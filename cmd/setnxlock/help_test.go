@@ -83,7 +83,7 @@ func TestFirstScreen(t *testing.T) {
 	}
 }
 
-func TestFlowed(t *testing.T) {
+func TestParagraphsFillLines(t *testing.T) {
 	long := strings.Repeat("word ", 20)
 	if got, want := flowed("a\nb "+long+"\n\n  as it is "+long+"\nc\n"), "a b "+strings.TrimSpace(strings.Repeat("word ", 15))+"\nword word word word word\n\n  as it is "+long+"\nc"; got != want {
 		t.Errorf("%q, want %q", got, want)

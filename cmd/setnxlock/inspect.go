@@ -144,7 +144,7 @@ func changed(last, s verdict.Verdict) bool {
 
 // view connects to the deployment of keys, to look at them and to remove from them.
 func (a *app) view(ctx context.Context, keys []string) (*target, error) {
-	key, err := a.all(keys)
+	key, err := a.keyOf(keys)
 	if err != nil {
 		return nil, err
 	}
@@ -326,16 +326,16 @@ func printHolder(w io.Writer, s verdict.Verdict) {
 	fmt.Fprintf(w, "until\t%s\n", end(s.State, now))
 	fmt.Fprintf(w, "ttl\t%s\n", ttl(s.State))
 	if len(s.Clients) > 0 {
-		fmt.Fprintf(w, "like\t%s\n", looks(s))
+		fmt.Fprintf(w, "like\t%s\n", likeClients(s))
 	}
 	if s.Status == compat.StatusDead && !s.Obtainable {
 		fmt.Fprintf(w, "run\twaits: this lock writes tokens and takes no time over; with --dialect %s it does\n", cmp.Or(takesOver(s), "NAME"))
 	}
 }
 
-// looks names the likely clients, how sure that is, and why.
-func looks(s verdict.Verdict) string {
-	return fmt.Sprintf("%s (%s: %s)", some(s.Clients), s.Sure, strings.Join(s.Why, "; "))
+// likeClients names the likely clients, how sure that is, and why.
+func likeClients(s verdict.Verdict) string {
+	return fmt.Sprintf("%s (%s: %s)", firstThree(s.Clients), s.Sure, strings.Join(s.Why, "; "))
 }
 
 // takesOver returns a dialect whose clients take over an expired time.

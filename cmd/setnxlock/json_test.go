@@ -18,7 +18,7 @@ import (
 const jsonPage = "../../docs/json.md"
 
 // Every command with --json prints what docs/json.md says: each field, of its type, and no null.
-func TestJSONPage(t *testing.T) {
+func TestJSONIsWhatThePageSays(t *testing.T) {
 	t.Parallel()
 	sections := must.Get(described.Read(jsonPage))(t)
 	address := realredis.Start(t)

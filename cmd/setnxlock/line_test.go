@@ -54,7 +54,7 @@ func TestHintsRun(t *testing.T) {
 	}
 }
 
-func TestScrubbed(t *testing.T) {
+func TestPasswordsAreScrubbed(t *testing.T) {
 	for text, want := range map[string]string{
 		"redis://:pw@h:1/2":                       "redis://:***@h:1/2",
 		"redis://user:pw@h, redis://pw@g":         "redis://user:***@h, redis://***@g",

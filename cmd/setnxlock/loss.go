@@ -76,11 +76,11 @@ func whyLost(host string, err error) string {
 	if lost.Err == nil { // the renewal is still under way
 		return "no answer from " + host + " for " + since
 	}
-	return "no answer from " + host + " for " + since + besides(seenOf(lost.Err))
+	return "no answer from " + host + " for " + since + inBrackets(seenOf(lost.Err))
 }
 
-// besides adds in brackets more than "no answer" of a server.
-func besides(seen string) string {
+// inBrackets adds in brackets more than "no answer" of a server.
+func inBrackets(seen string) string {
 	if seen == "" || strings.HasPrefix(seen, "no answer") {
 		return ""
 	}

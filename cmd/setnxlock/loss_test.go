@@ -20,7 +20,7 @@ import (
 )
 
 // What cuts a server off, what run says while it can't renew and when the lock is lost: without -v, before COMMAND has ended.
-func TestWhyLost(t *testing.T) {
+func TestLossSaysWhyAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		refuses bool // connections, in place of hanging
@@ -82,7 +82,7 @@ func TestWhyLost(t *testing.T) {
 }
 
 // A renewal that works again is told, and the next outage anew.
-func TestOutages(t *testing.T) {
+func TestOutagesAreToldOnce(t *testing.T) {
 	var b bytes.Buffer
 	o := &outages{say: func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }}
 	until := time.Now().Add(time.Minute)
@@ -100,7 +100,7 @@ $`)
 }
 
 // Each loss in words.
-func TestWordsOfALoss(t *testing.T) {
+func TestLossesInWords(t *testing.T) {
 	long := time.Now().Add(-8700 * time.Millisecond)
 	for want, err := range map[string]error{
 		"deleted":                       &compat.LostError{Key: "x", Gone: true},

@@ -51,8 +51,8 @@ type app struct {
 
 	observer compat.Observer // of the locks; run's metrics
 
-	place string   // where the keys live, as messages call it
-	only  *address // the only server, if there is one
+	deploymentName string   // as messages call it
+	only           *address // the only server, if there is one
 }
 
 // say tells something on stderr: stdout is for answers, and for the child.

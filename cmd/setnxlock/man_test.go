@@ -10,7 +10,7 @@ import (
 )
 
 // The manual page has every command and every line of its help, and troff nothing to complain of.
-func TestManual(t *testing.T) {
+func TestManualHasEveryCommand(t *testing.T) {
 	root := rootOf()
 	page := manual(root)
 	for _, cmd := range root.Commands() {

@@ -36,7 +36,7 @@ type trouble struct {
 var inner = regexp.MustCompile(`redigo|dial |read tcp|write tcp|i/o timeout|EOF|x509|tls: |context |remote error|connect: |lookup |setnxlock:.*setnxlock:|unexpected|first record|goroutine|<nil>|%!|exit status`)
 
 // Each trouble with a server says what was seen and what to do, on real servers wherever there is one.
-func TestMessages(t *testing.T) {
+func TestMessagesSayWhatWasSeenAndWhatToDo(t *testing.T) {
 	t.Parallel()
 	page := string(must.Get(os.ReadFile(root + "/docs/troubleshooting.md"))(t))
 	_, page, _ = strings.Cut(page, "### 69: the server")

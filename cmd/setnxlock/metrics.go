@@ -29,8 +29,8 @@ func (a *app) measured(keys []string, f runFlags, run func() error) error {
 	return err
 }
 
-// both calls one after the other; the first may be nil.
-func both(one, other compat.Observer) compat.Observer {
+// observeBoth calls one after the other; the first may be nil.
+func observeBoth(one, other compat.Observer) compat.Observer {
 	if one == nil {
 		return other
 	}

@@ -20,33 +20,33 @@ import (
 	"github.com/setnxlock/setnxlock/internal/must"
 )
 
-// A kitchen is where a recipe of docs/operating.md is tried: a server, and a folder with what it calls for.
-type kitchen struct {
+// A recipeTest tries a recipe of docs/operating.md: it has a server, and a folder with the programs of the recipe.
+type recipeTest struct {
 	*testing.T
 	address, dir string
 }
 
-func newKitchen(t *testing.T) *kitchen {
+func newRecipeTest(t *testing.T) *recipeTest {
 	t.Parallel()
-	k := &kitchen{t, realredis.Start(t), t.TempDir()}
-	k.has("report.sh", "#!/bin/sh\necho the report is written\n")
+	k := &recipeTest{t, realredis.Start(t), t.TempDir()}
+	k.writes("report.sh", "#!/bin/sh\necho the report is written\n")
 	return k
 }
 
-// has puts a program into the folder.
-func (k *kitchen) has(name, text string) {
+// writes puts a program into the folder.
+func (k *recipeTest) writes(name, text string) {
 	k.Helper()
 	must.Do(k.T, os.WriteFile(filepath.Join(k.dir, name), []byte(text), 0o755))
 }
 
 // read is a file of the folder; "" if there is none.
-func (k *kitchen) read(name string) string {
+func (k *recipeTest) read(name string) string {
 	b, _ := os.ReadFile(filepath.Join(k.dir, name))
 	return string(b)
 }
 
 // command is a program in the folder, which it finds in PATH too, with an environment of its own as cron's is.
-func (k *kitchen) command(env []string, words ...string) *exec.Cmd {
+func (k *recipeTest) command(env []string, words ...string) *exec.Cmd {
 	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Dir = k.dir
 	cmd.Env = append([]string{"HOME=" + k.dir, "GORACE=" + noRaceSleep}, env...)
@@ -54,8 +54,8 @@ func (k *kitchen) command(env []string, words ...string) *exec.Cmd {
 	return cmd
 }
 
-// serves runs a program, and demands what it says and its status.
-func (k *kitchen) serves(cmd *exec.Cmd, says string, status int) {
+// runs runs a program, and demands what it says and its status.
+func (k *recipeTest) runs(cmd *exec.Cmd, says string, status int) {
 	k.Helper()
 	out, errs, got := finish(k, cmd)
 	if out+errs != says || got != status {
@@ -64,11 +64,11 @@ func (k *kitchen) serves(cmd *exec.Cmd, says string, status int) {
 }
 
 // runsOnce runs a program twice: the first writes the report, the second finds that done and ends with a status.
-func (k *kitchen) runsOnce(env, words []string, status int) (second *exec.Cmd) {
+func (k *recipeTest) runsOnce(env, words []string, status int) (second *exec.Cmd) {
 	k.Helper()
-	k.serves(k.command(env, words...), "the report is written\n", 0)
+	k.runs(k.command(env, words...), "the report is written\n", 0)
 	second = k.command(env, words...)
-	k.serves(second, "", status)
+	k.runs(second, "", status)
 	return second
 }
 
@@ -95,8 +95,8 @@ func list(t *testing.T, name, text string) (words []string) {
 	return words
 }
 
-// here are words with the paths of the page as they are in the test.
-func (k *kitchen) here(words []string) []string {
+// pathsOf returns words with the paths of the page as they are in the test.
+func (k *recipeTest) pathsOf(words []string) []string {
 	words = slices.Clone(words)
 	for i, w := range words {
 		switch {
@@ -110,10 +110,10 @@ func (k *kitchen) here(words []string) []string {
 }
 
 // The recipes of docs/operating.md do what the page says.
-func TestRecipes(t *testing.T) {
+func TestRecipesDoWhatThePageSays(t *testing.T) {
 	t.Parallel()
 	t.Run("crontab", func(t *testing.T) {
-		k := newKitchen(t)
+		k := newRecipeTest(t)
 		line := regexp.MustCompile(`^(?:[0-9*,/-]+ ){5} *([^ ].*)$`)
 		var env []string
 		jobs := 0
@@ -136,11 +136,11 @@ func TestRecipes(t *testing.T) {
 		}
 	})
 	t.Run("systemd", func(t *testing.T) {
-		k := newKitchen(t)
+		k := newRecipeTest(t)
 		u := k.unit("nightly-report.service")
 		u.ends(t, k.runsOnce(u["Environment"], u["ExecStart"], 75))
 
-		k.has("report.sh", "#!/bin/sh\necho begun\nexec sleep 600\n")
+		k.writes("report.sh", "#!/bin/sh\necho begun\nexec sleep 600\n")
 		ask(t, k.address, "FLUSHALL")
 		stopped := k.command(u["Environment"], u["ExecStart"]...)
 		out := k.starts(stopped)
@@ -153,8 +153,8 @@ func TestRecipes(t *testing.T) {
 		}
 	})
 	t.Run("an election", func(t *testing.T) {
-		k := newKitchen(t)
-		k.has("serve", "#!/bin/sh\necho leads\nexec sleep 600\n")
+		k := newRecipeTest(t)
+		k.writes("serve", "#!/bin/sh\necho leads\nexec sleep 600\n")
 		u := k.unit("leader.service")
 		var terms [2]*exec.Cmd
 		var outs [2]*syncBuffer
@@ -180,9 +180,9 @@ func TestRecipes(t *testing.T) {
 		}
 	})
 	t.Run("Docker", func(t *testing.T) {
-		k := newKitchen(t)
+		k := newRecipeTest(t)
 		image := recipe(t, "dockerfile")
-		words := k.here(append(list(t, "ENTRYPOINT", image), list(t, "CMD", image)...))
+		words := k.pathsOf(append(list(t, "ENTRYPOINT", image), list(t, "CMD", image)...))
 		k.runsOnce(nil, words, 75)
 		run := strings.Fields(recipe(t, "sh"))
 		if !slices.Contains(run, "--init") || !slices.Contains(run, "-e") || run[len(run)-1] != "report" {
@@ -190,9 +190,9 @@ func TestRecipes(t *testing.T) {
 		}
 	})
 	t.Run("Kubernetes", func(t *testing.T) {
-		k := newKitchen(t)
+		k := newRecipeTest(t)
 		job := recipe(t, "yaml")
-		words := k.here(append(list(t, "command:", job), list(t, "args:", job)...))
+		words := k.pathsOf(append(list(t, "command:", job), list(t, "args:", job)...))
 		k.runsOnce(nil, words, 0)
 		late := must.Get(strconv.Atoi(regexp.MustCompile(`startingDeadlineSeconds: (\d+)`).FindStringSubmatch(job)[1]))(t)
 		hold := must.Get(duration.Parse(words[slices.Index(words, "--hold")+1]))(t)
@@ -201,14 +201,14 @@ func TestRecipes(t *testing.T) {
 		}
 	})
 	t.Run("a pipeline", func(t *testing.T) {
-		k := newKitchen(t)
-		k.has("backup.sh", recipe(t, "backup.sh"))
+		k := newRecipeTest(t)
+		k.writes("backup.sh", recipe(t, "backup.sh"))
 		zip := must.Get(exec.LookPath("gzip"))(t)
-		k.has("gzip", "#!/bin/sh\nsetnxlock inspect backup | grep '^status' >under\nexec "+zip+" \"$@\"\n")
-		k.has("pg_dump", "#!/bin/sh\necho \"all of $1\"\n")
+		k.writes("gzip", "#!/bin/sh\nsetnxlock inspect backup | grep '^status' >under\nexec "+zip+" \"$@\"\n")
+		k.writes("pg_dump", "#!/bin/sh\necho \"all of $1\"\n")
 		backup := func(status int) {
 			t.Helper()
-			k.serves(k.command(nil, "sh", "backup.sh"), "", status)
+			k.runs(k.command(nil, "sh", "backup.sh"), "", status)
 			if out := must.Get(k.command(nil, zip, "-dc", "app.sql.gz").Output())(t); string(out) != "all of app\n" {
 				t.Errorf("the dump is %q", out)
 			}
@@ -217,18 +217,18 @@ func TestRecipes(t *testing.T) {
 		if k.read("under") != "status  held\n" {
 			t.Errorf("gzip ran under %q", k.read("under"))
 		}
-		k.has("pg_dump", "#!/bin/sh\necho half of it\nexit 3\n")
+		k.writes("pg_dump", "#!/bin/sh\necho half of it\nexit 3\n")
 		backup(3)
 	})
 	t.Run("hooks", func(t *testing.T) {
-		k := newKitchen(t)
-		k.has("deploy.sh", recipe(t, "deploy.sh"))
-		k.has("locked.sh", recipe(t, "locked.sh"))
+		k := newRecipeTest(t)
+		k.writes("deploy.sh", recipe(t, "deploy.sh"))
+		k.writes("locked.sh", recipe(t, "locked.sh"))
 		deploys := func(before, work, says, did string) {
 			t.Helper()
-			k.has("before.sh", "#!/bin/sh\necho before >>did\n"+before+"\n")
-			k.has("work.sh", "#!/bin/sh\necho work >>did\n"+work+"\n")
-			k.has("after.sh", "#!/bin/sh\necho after >>did\n")
+			k.writes("before.sh", "#!/bin/sh\necho before >>did\n"+before+"\n")
+			k.writes("work.sh", "#!/bin/sh\necho work >>did\n"+work+"\n")
+			k.writes("after.sh", "#!/bin/sh\necho after >>did\n")
 			must.Do(t, os.WriteFile(filepath.Join(k.dir, "did"), nil, 0o600))
 			out, err := k.command([]string{"SETNXLOCK_TTL=3"}, "./locked.sh").CombinedOutput()
 			if err != nil || !strings.HasSuffix(string(out), says+"\n") || strings.Join(strings.Fields(k.read("did")), " ") != did {
@@ -247,7 +247,7 @@ func TestRecipes(t *testing.T) {
 // A unit is the settings of one of systemd's, Environment and ExecStart as words.
 type unit map[string][]string
 
-func (k *kitchen) unit(name string) unit {
+func (k *recipeTest) unit(name string) unit {
 	k.Helper()
 	text := recipe(k.T, name)
 	k.verified(name, text)
@@ -257,12 +257,12 @@ func (k *kitchen) unit(name string) unit {
 			u[key] = strings.Fields(value)
 		}
 	}
-	u["ExecStart"] = k.here(u["ExecStart"])
+	u["ExecStart"] = k.pathsOf(u["ExecStart"])
 	return u
 }
 
 // verified has systemd read a unit, where it is installed.
-func (k *kitchen) verified(name, text string) {
+func (k *recipeTest) verified(name, text string) {
 	k.Helper()
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
@@ -270,7 +270,7 @@ func (k *kitchen) verified(name, text string) {
 	}
 	text = regexp.MustCompile(`(?m)^ExecStart=.*$`).ReplaceAllStringFunc(text, func(line string) string {
 		words := strings.Fields(strings.TrimPrefix(line, "ExecStart="))
-		return "ExecStart=" + strings.Join(k.here(words), " ")
+		return "ExecStart=" + strings.Join(k.pathsOf(words), " ")
 	})
 	must.Do(k.T, os.WriteFile(filepath.Join(k.dir, name), []byte(text), 0o600))
 	if strings.HasSuffix(name, ".timer") {
@@ -293,7 +293,7 @@ func (u unit) ends(t *testing.T, cmd *exec.Cmd) {
 }
 
 // starts starts a program that the test's end kills, and returns what it says.
-func (k *kitchen) starts(cmd *exec.Cmd) *syncBuffer {
+func (k *recipeTest) starts(cmd *exec.Cmd) *syncBuffer {
 	k.Helper()
 	var out syncBuffer
 	cmd.Stdout, cmd.Stderr = &out, &out

@@ -71,7 +71,7 @@ func (a *app) releaseCommand() *cobra.Command {
 			case token == "":
 				return exit.Usage(cmd, errors.New("--token must not be empty"))
 			}
-			key, err := a.all(args)
+			key, err := a.keyOf(args)
 			if err != nil {
 				return err
 			}
@@ -104,7 +104,7 @@ func (a *app) releaseByHandle(cmd *cobra.Command, keys []string, f releaseFlags)
 		return err
 	}
 	if len(keys) > 0 {
-		if key, err := a.all(keys); err != nil || key != h.Key {
+		if key, err := a.keyOf(keys); err != nil || key != h.Key {
 			return exit.Usage(cmd, cmp.Or(err, fmt.Errorf("the handle belongs to %q, not to %q", h.Key, key)))
 		}
 	}

@@ -207,7 +207,7 @@ func (a *app) remedies(ctx context.Context, on func(func(redis.Conn) error) erro
 	}
 	if slices.ContainsFunc(plan, acts) {
 		if err = a.watchFor(ctx, plan, f.lease); err == nil {
-			err = on(func(c redis.Conn) error { return again(c, plan) })
+			err = on(func(c redis.Conn) error { return lookAgain(c, plan) })
 		}
 	}
 	return plan, of, looked, err
@@ -271,7 +271,7 @@ func (a *app) whose(seen []verdict.Verdict) (repairing, error) {
 	if a.dialect == "" {
 		hint := "--dialect NAME: setnxlock survey shows whose locks they look like"
 		if len(near) > 0 {
-			hint = "--dialect NAME; these keys look like locks of " + some(near)
+			hint = "--dialect NAME; these keys look like locks of " + firstThree(near)
 		}
 		if !term.IsTerminal(int(a.in.Fd())) {
 			return repairing{}, exit.Misuse("repair needs --dialect, the client whose locks these are", hint)
@@ -402,8 +402,8 @@ func (a *app) watchFor(ctx context.Context, plan []remedy, lease time.Duration) 
 	}
 }
 
-// again looks a second time at the keys to be repaired, and leaves changed ones alone.
-func again(c redis.Conn, plan []remedy) error {
+// lookAgain looks a second time at the keys to be repaired, and leaves changed ones alone.
+func lookAgain(c redis.Conn, plan []remedy) error {
 	for i := range plan {
 		r := &plan[i]
 		if !acts(*r) {
@@ -462,7 +462,7 @@ func printRemedies(a *app, plan []remedy, of repairing, looked int, f repairFlag
 		}
 		fmt.Fprintf(&b, "  seen  %s %s, TTL %s; %s\n", e.Format, printable(e.Value), ttl(r.was.State), saw)
 		if len(e.LooksLike) > 0 {
-			fmt.Fprintf(&b, "  like  %s\n", looks(r.was))
+			fmt.Fprintf(&b, "  like  %s\n", likeClients(r.was))
 		}
 		if acts(r) {
 			some++

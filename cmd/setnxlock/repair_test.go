@@ -113,7 +113,7 @@ func TestRepairDoesNoHarm(t *testing.T) {
 }
 
 // What its clients left behind is ended, with the evidence shown first; what moves meanwhile stays.
-func TestRepair(t *testing.T) {
+func TestRepairEndsWhatClientsLeftBehind(t *testing.T) {
 	t.Parallel()
 	everyServer(t, []string{"2.2", "2.4", "7.0", "real"}, func(t *testing.T, address string) {
 		put(t, address, onKey{"resque:lock:a", "1700000000", 0}, onKey{"resque:lock:b", "1700000001", 0})

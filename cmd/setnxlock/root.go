@@ -114,7 +114,7 @@ func (a *app) lockOptions() compat.Options {
 	if a.verbose {
 		o.Observer = compat.Slog(a.log())
 		if a.observer != nil {
-			o.Observer = both(o.Observer, a.observer)
+			o.Observer = observeBoth(o.Observer, a.observer)
 		}
 	}
 	return o

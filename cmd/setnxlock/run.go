@@ -233,7 +233,7 @@ func (a *app) run(keys []string, command []string, f runFlags) error {
 	a.cautious, a.quiet, a.fence, a.hold = !f.unsafe, f.quiet, f.fence, f.hold
 	signals := catch()
 	a.owner.runs(command[0])
-	a.observer = both(a.observer, (&outages{say: a.say}).observe)
+	a.observer = observeBoth(a.observer, (&outages{say: a.say}).observe)
 
 	held, err := a.obtain(keys, f, signals)
 	if err != nil {
@@ -249,7 +249,7 @@ func (a *app) run(keys []string, command []string, f runFlags) error {
 	child, err := start(path, command, environment(held, f.keepPassword), a.in, a.out, a.errs)
 	if err != nil {
 		a.discard(held, signals)
-		return exit.Because(statusNotExec, fmt.Errorf("%s can't be executed: %w", command[0], plain(err)), "")
+		return exit.Because(statusNotExec, fmt.Errorf("%s can't be executed: %w", command[0], systemError(err)), "")
 	}
 	status, lost := child.supervise(signals, &lease{Lock: lock, ttl: f.ttl, last: time.Now(), host: held.at.name()}, f.grace, a.say)
 	if f.detach && status == 0 && !lost {
@@ -273,7 +273,7 @@ func lookUp(name string) (string, error) {
 	case errors.Is(err, exec.ErrDot):
 		return "", exit.Because(statusNotFound, fmt.Errorf("%s is in the current folder, which PATH names", name), "write ./"+name)
 	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EISDIR):
-		return "", exit.Because(statusNotExec, fmt.Errorf("%s can't be executed: %w", name, plain(err)), "")
+		return "", exit.Because(statusNotExec, fmt.Errorf("%s can't be executed: %w", name, systemError(err)), "")
 	}
 	hint := ""
 	if strings.Contains(name, " ") {
@@ -282,8 +282,8 @@ func lookUp(name string) (string, error) {
 	return "", exit.Because(statusNotFound, fmt.Errorf("%s was not found", name), hint)
 }
 
-// plain returns the system's error alone, without the call and the name around it.
-func plain(err error) error {
+// systemError returns the system's error alone, without the call and the name around it.
+func systemError(err error) error {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
 		return errno
@@ -425,7 +425,7 @@ func (a *app) detach(held *held) error {
 	}
 	s, err := held.look(ctx)
 	switch {
-	case err == nil && lacks(s.State, h.Token):
+	case err == nil && hasNone(s.State, h.Token):
 		return a.lostBelow(held, &compat.LostError{Key: h.Key, Value: s.Value, Gone: s.Status == compat.StatusFree})
 	case err != nil:
 		return exit.Because(a.explain(err).Status, fmt.Errorf("the lock on %s should stay held, but whether it does can't be seen: %w", named(h.Key), err), "")
@@ -434,8 +434,8 @@ func (a *app) detach(held *held) error {
 	return nil
 }
 
-// lacks reports that no holder of a key has this value.
-func lacks(s compat.State, value string) bool {
+// hasNone reports that no holder of a key has this value.
+func hasNone(s compat.State, value string) bool {
 	for _, h := range s.Holders {
 		if h.Value == value {
 			return false

@@ -82,7 +82,7 @@ func TestSignalsEndTheWait(t *testing.T) {
 	}
 }
 
-func TestWatchFollows(t *testing.T) {
+func TestWatchPrintsEachChange(t *testing.T) {
 	address := startServer(t, "2.6")
 	s := play(t, address, "inspect", "--watch", "--interval", "5ms", "job")
 	next := func(want string) {
@@ -106,9 +106,9 @@ func TestWatchFollows(t *testing.T) {
 	s.want(-1, "") // as the system has it: inspect catches none
 }
 
-// TestEightShells is the promise itself: eight processes that run a command
+// This is the promise itself: eight processes that run a command
 // under one lock, on a real server, never run it at once.
-func TestEightShells(t *testing.T) {
+func TestEightShellsNeverRunAtOnce(t *testing.T) {
 	address := realredis.Start(t)
 	for _, algorithm := range []string{"auto", "getset:classic"} {
 		t.Run(algorithm, func(t *testing.T) {

@@ -19,8 +19,8 @@ import (
 	"github.com/setnxlock/setnxlock/internal/must"
 )
 
-// A place takes connections in plain text or over TLS, and notes the passwords that come in each way.
-type place struct {
+// An endpoint takes connections in plain text or over TLS, and notes the passwords that come in each way.
+type endpoint struct {
 	at, port string
 	names    string   // the master, as a Sentinel names it
 	knows    []string // the other Sentinels, as it lists them
@@ -31,10 +31,10 @@ type place struct {
 	asked         int  // connections
 }
 
-// openPlace serves at 127.0.0.1. It has a certificate for cert; "": it does not speak TLS.
-func openPlace(t *testing.T, ours *authority, cert string) *place {
+// newEndpoint serves at 127.0.0.1. It has a certificate for cert; "": it does not speak TLS.
+func newEndpoint(t *testing.T, ours *authority, cert string) *endpoint {
 	t.Helper()
-	p := &place{}
+	p := &endpoint{}
 	var config *tls.Config
 	if cert != "" {
 		usage := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
@@ -60,7 +60,7 @@ type replayed struct {
 
 func (r replayed) Read(p []byte) (int, error) { return r.r.Read(p) }
 
-func (p *place) serve(c net.Conn, config *tls.Config) {
+func (p *endpoint) serve(c net.Conn, config *tls.Config) {
 	p.mu.Lock()
 	p.asked++
 	p.mu.Unlock()
@@ -88,7 +88,7 @@ func (p *place) serve(c net.Conn, config *tls.Config) {
 	})
 }
 
-func (p *place) answer(words []string) string {
+func (p *endpoint) answer(words []string) string {
 	list := func(all ...string) string {
 		text := fmt.Sprintf("*%d\r\n", len(all))
 		for _, s := range all {
@@ -119,7 +119,7 @@ func (p *place) answer(words []string) string {
 	return "-ERR unknown command\r\n"
 }
 
-// A password reaches the places that it is for alone, and in plain text only where nothing was said of TLS.
+// A password reaches the endpoints that it is for alone, and in plain text only where nothing was said of TLS.
 func TestWherePasswordsGo(t *testing.T) {
 	t.Parallel()
 	const safe, plain = "rediss://:s3cr3t@", "redis://:s3cr3t@" // SAFE and PLAIN below, and TLS without a password
@@ -127,7 +127,7 @@ func TestWherePasswordsGo(t *testing.T) {
 		name   string
 		args   string // A has a certificate for localhost, B for 127.0.0.1, C and D have none
 		names  string // what the Sentinel, or the node, names
-		plain  string // the places that may be told a password in plain text
+		plain  string // the endpoints that may be told a password in plain text
 		secure string // … over TLS
 		status int
 	}{
@@ -167,15 +167,15 @@ func TestWherePasswordsGo(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			ours := newAuthority(t)
-			places := map[string]*place{}
+			endpoints := map[string]*endpoint{}
 			for name, cert := range map[string]string{"A": "localhost", "B": "127.0.0.1", "C": "", "D": ""} {
-				places[name] = openPlace(t, ours, cert)
+				endpoints[name] = newEndpoint(t, ours, cert)
 			}
-			places["C"].knows = []string{places["B"].at}
-			if to := places[test.names]; to != nil {
-				for _, p := range places {
+			endpoints["C"].knows = []string{endpoints["B"].at}
+			if to := endpoints[test.names]; to != nil {
+				for _, p := range endpoints {
 					p.names = "localhost:" + to.port
-					if to == places["B"] {
+					if to == endpoints["B"] {
 						p.names = to.at
 					}
 				}
@@ -183,7 +183,7 @@ func TestWherePasswordsGo(t *testing.T) {
 			words := strings.NewReplacer("SAFE", safe, "PLAIN", plain, "TLS", "rediss://").Replace(test.args)
 			args := strings.Fields(words)
 			for i, arg := range args {
-				for name, p := range places {
+				for name, p := range endpoints {
 					for _, before := range []string{"@", ",", "/"} {
 						arg = strings.ReplaceAll(arg, before+name, before+p.at)
 					}
@@ -203,7 +203,7 @@ func TestWherePasswordsGo(t *testing.T) {
 			}
 			args = append(append([]string{"run", "--try", "--timeout", "1s"}, args...), "job", "--", "true")
 			out, errs, status := cli(t, nil, args...)
-			for name, p := range places {
+			for name, p := range endpoints {
 				p.mu.Lock()
 				if p.plain != strings.Contains(test.plain, name) || p.secure != strings.Contains(test.secure, name) {
 					t.Errorf("%s was told a password: in plain text %t, over TLS %t", name, p.plain, p.secure)

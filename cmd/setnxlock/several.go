@@ -75,11 +75,11 @@ func together(all []verdict.Verdict) string {
 	case len(held) == 0:
 		return "no lock of all of them; a run would take them"
 	}
-	return "no lock of all of them" + parts(all) + "; a run of all waits for " + strings.Join(held, ", ")
+	return "no lock of all of them" + heldTogether(all) + "; a run of all waits for " + strings.Join(held, ", ")
 }
 
-// parts names the first of several keys with the same holder.
-func parts(all []verdict.Verdict) string {
+// heldTogether names the first of several keys with the same holder.
+func heldTogether(all []verdict.Verdict) string {
 	for i, v := range all {
 		alike := []string{fmt.Sprintf("%q", v.Key)}
 		for _, other := range all[i+1:] {

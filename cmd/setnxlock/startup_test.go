@@ -30,7 +30,7 @@ func TestStartsWithWhatItNeeds(t *testing.T) {
 }
 
 // The command as it is installed: this test's own binary has more in it.
-func TestBinary(t *testing.T) {
+func TestBinaryStaysSmall(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "setnxlock")
 	goRun(t, ".", "build", "-ldflags", "-s -w", "-o", file, ".")

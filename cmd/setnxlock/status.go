@@ -72,7 +72,7 @@ func (a *app) explain(err error) *exit.Failure {
 		return exit.Because(statusUnavailable, fmt.Errorf("the server does not answer: %w", err), fmt.Sprintf("a step may take %v: --timeout gives a slow server more time", a.limit()))
 	}
 	if causeOf(err) != nil || notRedis(err) {
-		return a.broken(a.place, err)
+		return a.broken(a.deploymentName, err)
 	}
 	return exit.Because(statusUnavailable, err, "")
 }

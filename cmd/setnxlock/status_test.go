@@ -16,7 +16,7 @@ import (
 )
 
 // Each row of the table in docs/command.md, on a real server.
-func TestExitStatuses(t *testing.T) {
+func TestExitStatusesAreWhatThePageSays(t *testing.T) {
 	t.Parallel()
 	server := realredis.Run(t)
 	at := server.Addr

@@ -284,7 +284,7 @@ func (r *textReport) table() error {
 	rows := [][]string{{"KEY", "STATUS", "UNTIL", "TTL", "FORMAT", "OWNER", "LOOKS LIKE"}}
 	narrow := [][]string{{"KEY", "STATUS", "UNTIL", "OWNER OR LIKE"}}
 	for _, v := range some {
-		key, status, until, whose := printable(v.Key), string(v.Status), ahead(v, r.at), likeness(v)
+		key, status, until, whose := printable(v.Key), string(v.Status), timeLeft(v, r.at), likeness(v)
 		rows = append(rows, []string{key, status, until, ttl(v.State), v.Format, dash(v.Owner), whose})
 		if v.Owner != "" && v.Lock != verdict.Theirs {
 			whose = ownerInWords(v.Owner)
@@ -382,7 +382,7 @@ func (r *textReport) end(s *survey) error {
 		}
 		rows := [][]string{{"POSSIBLE", "KEYS", "FORMAT", "LOOKS LIKE"}}
 		for _, f := range several {
-			rows = append(rows, []string{printable(f.pattern), fmt.Sprintf("%d keys", f.keys), f.first.Format, some(f.first.Clients)})
+			rows = append(rows, []string{printable(f.pattern), fmt.Sprintf("%d keys", f.keys), f.first.Format, firstThree(f.first.Clients)})
 		}
 		r.columns(&b, rows)
 		b.WriteString("\n")
@@ -399,8 +399,8 @@ func (r *textReport) end(s *survey) error {
 	return err
 }
 
-// ahead writes the time left to the end of a lock.
-func ahead(v verdict.Verdict, at time.Time) string {
+// timeLeft writes the time left to the end of a lock.
+func timeLeft(v verdict.Verdict, at time.Time) string {
 	if v.Until.IsZero() {
 		return "-"
 	}
@@ -419,7 +419,7 @@ func likeness(v verdict.Verdict) string {
 	if len(v.Clients) == 0 {
 		return "no client that we know"
 	}
-	return fmt.Sprintf("%s (%s)", some(v.Clients), v.Sure)
+	return fmt.Sprintf("%s (%s)", firstThree(v.Clients), v.Sure)
 }
 
 func dash(text string) string {
@@ -487,8 +487,8 @@ func (r *jsonReport) end(s *survey) error {
 	return err
 }
 
-// some returns the first three names of a list.
-func some(names []string) string {
+// firstThree returns the first three names of a list.
+func firstThree(names []string) string {
 	if len(names) > 3 {
 		return strings.Join(names[:3], ", ") + fmt.Sprintf(" and %d more", len(names)-3)
 	}

@@ -21,7 +21,7 @@ type surveyJSON struct {
 }
 
 // The locks of many fleets on one server, with SCAN and without.
-func TestSurvey(t *testing.T) {
+func TestSurveyFindsTheLocksOfManyFleets(t *testing.T) {
 	now := time.Now()
 	for _, version := range []string{"1.2", "2.4", "7.0"} {
 		t.Run(version, func(t *testing.T) {

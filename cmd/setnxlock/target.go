@@ -31,7 +31,7 @@ type target struct {
 
 // target chooses the lock for keys, by the servers' abilities.
 func (a *app) target(ctx context.Context, p *deployment, keys []string, fence bool, o compat.Options) (*target, error) {
-	key, err := a.all(keys)
+	key, err := a.keyOf(keys)
 	if err != nil {
 		return nil, err
 	}
@@ -48,8 +48,8 @@ func (a *app) target(ctx context.Context, p *deployment, keys []string, fence bo
 	return t, a.seesAll(ctx, p, t)
 }
 
-// all joins the given keys to one, with their prefixes.
-func (a *app) all(keys []string) (string, error) {
+// keyOf joins the given keys to one, with their prefixes.
+func (a *app) keyOf(keys []string) (string, error) {
 	var all []string
 	for _, k := range keys {
 		key, err := a.onServer(k)
@@ -89,7 +89,7 @@ func (a *app) named(ctx context.Context, p *deployment, key string, fence bool, 
 	t.locks = compat.NewLocker(b, o)
 	t.other = func(ctx context.Context) string { return a.otherLimit(ctx, p.one(), key) }
 	t.looks = func(ctx context.Context) ([]verdict.Verdict, error) {
-		if a.readable(keys) || a.apart(keys) {
+		if a.readable(keys) || a.oneByOne(keys) {
 			return a.lookAll(ctx, p.one(), keys)
 		}
 		s, err := t.locks.Inspect(ctx, key)
@@ -107,8 +107,8 @@ func (a *app) readable(keys []string) bool {
 	return len(keys) == 1 && a.algorithm != "redlock" && !strings.HasPrefix(a.algorithm, "rw:")
 }
 
-// apart reports several keys that can be looked at one by one, not those of a quorum.
-func (a *app) apart(keys []string) bool { return len(keys) > 1 && a.algorithm != "redlock" }
+// oneByOne reports several keys that can be looked at one by one, not those of a quorum.
+func (a *app) oneByOne(keys []string) bool { return len(keys) > 1 && a.algorithm != "redlock" }
 
 // lock builds the lock of --algorithm, on all servers of the deployment.
 func (a *app) lock(ctx context.Context, p *deployment, keys []string, fence bool) (compat.Backend, error) {
@@ -121,7 +121,7 @@ func (a *app) lock(ctx context.Context, p *deployment, keys []string, fence bool
 	var wg sync.WaitGroup
 	for i, n := range p.nodes {
 		names[i] = n.name
-		each := &later{choose: func(ctx context.Context) (compat.Backend, error) { return a.lockOn(ctx, n, false, keys, false) }}
+		each := &lazyBackend{choose: func(ctx context.Context) (compat.Backend, error) { return a.lockOn(ctx, n, false, keys, false) }}
 		servers[i] = each
 		wg.Go(func() { _, errs[i] = each.chosen(ctx) })
 	}
@@ -172,15 +172,15 @@ func (a *app) lockOn(ctx context.Context, n node, cluster bool, keys []string, f
 	return multilock.New(n.source, c.Algorithm), nil
 }
 
-// later is the lock on a server of a quorum that may be away when the lock for
+// A lazyBackend is the lock on a server of a quorum that may be away when the lock for
 // it is to be chosen: then it is chosen once the server is back.
-type later struct {
+type lazyBackend struct {
 	choose func(context.Context) (compat.Backend, error)
 	mu     sync.Mutex
 	b      compat.Backend
 }
 
-func (l *later) chosen(ctx context.Context) (compat.Backend, error) {
+func (l *lazyBackend) chosen(ctx context.Context) (compat.Backend, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.b != nil {
@@ -195,7 +195,7 @@ func (l *later) chosen(ctx context.Context) (compat.Backend, error) {
 }
 
 // on calls do with the lock, or returns otherwise while there is none.
-func on[T any](ctx context.Context, l *later, otherwise T, do func(compat.Backend) (T, error)) (T, error) {
+func on[T any](ctx context.Context, l *lazyBackend, otherwise T, do func(compat.Backend) (T, error)) (T, error) {
 	b, err := l.chosen(ctx)
 	if err != nil {
 		return otherwise, err
@@ -203,34 +203,34 @@ func on[T any](ctx context.Context, l *later, otherwise T, do func(compat.Backen
 	return do(b)
 }
 
-func (l *later) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Grant, error) {
+func (l *lazyBackend) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (compat.Grant, error) {
 	return on(ctx, l, compat.Grant{Lease: compat.Lease{Key: key}}, func(b compat.Backend) (compat.Grant, error) { return b.Acquire(ctx, now, key, ttl) })
 }
 
-func (l *later) Extend(ctx context.Context, now func() time.Time, lease compat.Grant, ttl time.Duration) (compat.Grant, error) {
+func (l *lazyBackend) Extend(ctx context.Context, now func() time.Time, lease compat.Grant, ttl time.Duration) (compat.Grant, error) {
 	return on(ctx, l, lease, func(b compat.Backend) (compat.Grant, error) { return b.Extend(ctx, now, lease, ttl) })
 }
 
-func (l *later) Release(ctx context.Context, now func() time.Time, lease compat.Grant) error {
+func (l *lazyBackend) Release(ctx context.Context, now func() time.Time, lease compat.Grant) error {
 	_, err := on(ctx, l, lease, func(b compat.Backend) (compat.Grant, error) { return lease, b.Release(ctx, now, lease) })
 	return err
 }
 
-func (l *later) Inspect(ctx context.Context, now func() time.Time, key string) (compat.State, error) {
+func (l *lazyBackend) Inspect(ctx context.Context, now func() time.Time, key string) (compat.State, error) {
 	return on(ctx, l, compat.State{Key: key}, func(b compat.Backend) (compat.State, error) { return b.Inspect(ctx, now, key) })
 }
 
-func (l *later) Repair(ctx context.Context, now func() time.Time, s compat.State, ttl time.Duration) error {
+func (l *lazyBackend) Repair(ctx context.Context, now func() time.Time, s compat.State, ttl time.Duration) error {
 	_, err := on(ctx, l, s, func(b compat.Backend) (compat.State, error) { return s, b.Repair(ctx, now, s, ttl) })
 	return err
 }
 
-func (l *later) Find(ctx context.Context, now func() time.Time, key, value string) (compat.Grant, error) {
+func (l *lazyBackend) Find(ctx context.Context, now func() time.Time, key, value string) (compat.Grant, error) {
 	return on(ctx, l, compat.Grant{Lease: compat.Lease{Key: key}}, func(b compat.Backend) (compat.Grant, error) { return b.Find(ctx, now, key, value) })
 }
 
 // Abilities returns the chosen lock's, and none before the choice.
-func (l *later) Abilities() compat.Abilities {
+func (l *lazyBackend) Abilities() compat.Abilities {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.b == nil {

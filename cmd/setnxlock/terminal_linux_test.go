@@ -135,7 +135,7 @@ func TestSurveyFitsTheTerminal(t *testing.T) {
 }
 
 // A terminal gets colours and lines that fit it, and NO_COLOR is heard.
-func TestRaceOnTerminal(t *testing.T) {
+func TestRaceFitsTheTerminal(t *testing.T) {
 	escapes := regexp.MustCompile("\x1b\\[[0-9;]*m")
 	for _, columns := range []uint16{60, 120} {
 		shown := onTerminal(t, columns, nil, "race", "show", "--step", "8", "double-takeover")
@@ -155,7 +155,7 @@ func TestRaceOnTerminal(t *testing.T) {
 }
 
 // The bar tells how far a search is, and leaves nothing behind.
-func TestRaceExploreBar(t *testing.T) {
+func TestExploreShowsHowFarItIs(t *testing.T) {
 	shown := onTerminal(t, 80, []string{"NO_COLOR=1"}, "race", "explore", "--algorithm", "tx:classic", "--faults", "lost=1")
 	bar := regexp.MustCompile(`\r\[[.#]{20}\]  [0-9,]+ states  [0-9,]+/s  [0-9]+ MB  depth [0-9]+  [0-9.]+ \x1b\[Ks`)
 	if !bar.MatchString(shown) {
@@ -172,7 +172,7 @@ func TestRaceExploreBar(t *testing.T) {
 
 // A command at a terminal asks before it changes anything or holds up a server, says what an answer means, and does
 // only what a yes allows.
-func TestQuestions(t *testing.T) {
+func TestQuestionsPrecedeEveryChange(t *testing.T) {
 	t.Parallel()
 	old, real := startServer(t, "2.4"), startServer(t, "real")
 	put(t, old, onKey{"job:fence:{job}", "900", 0}, onKey{"resque:lock:a", "1700000000", 0}, onKey{"page", "<html>", 0})

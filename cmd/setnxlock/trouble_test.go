@@ -16,7 +16,7 @@ import (
 )
 
 // What libraries say of a connection is told in the user's words; names, files and a server's own words stay.
-func TestInWords(t *testing.T) {
+func TestErrorsInWords(t *testing.T) {
 	at := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 5), Port: 6379}
 	broken := &net.OpError{Op: "read", Net: "tcp", Source: at, Addr: at, Err: os.NewSyscallError("read", syscall.ECONNRESET)}
 	for want, err := range map[string]error{

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-func TestParse(t *testing.T) {
+func TestPlainNumbersAreSeconds(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"5": 5 * time.Second, "0": 0, "0.25": 250 * time.Millisecond, ".5": 500 * time.Millisecond, "-1": -time.Second, "+3": 3 * time.Second,
 		"90s": 90 * time.Second, "1m30s": 90 * time.Second, "100ms": 100 * time.Millisecond, "0010": 10 * time.Second,
@@ -25,7 +25,7 @@ func TestParse(t *testing.T) {
 }
 
 // What a flag shows, it reads: hints have the flags of the command line that they rebuild.
-func TestVar(t *testing.T) {
+func TestFlagsReadWhatTheyShow(t *testing.T) {
 	var d time.Duration
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	duration.Var(f, &d, "ttl", 30*time.Second, "")
@@ -43,7 +43,7 @@ func TestVar(t *testing.T) {
 	}
 }
 
-func TestSliceVar(t *testing.T) {
+func TestListsOfDurations(t *testing.T) {
 	var all []time.Duration
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	duration.SliceVar(f, &all, "skew", "")

@@ -31,7 +31,7 @@ func TestEveryTimestampIsRead(t *testing.T) {
 
 // machinery since 1.10.3 sets the TTL with the key, and again after a takeover. To every machinery a GETSET that
 // returns nothing is an error: it does not hold what it has just written.
-func TestMachinery(t *testing.T) {
+func TestMachineryDropsWhatItWrote(t *testing.T) {
 	a := model(format(t, "machinery-1.10"))
 	s := oldredis.Run(t, "7.0")
 	c := s.Dial()
@@ -95,7 +95,7 @@ func TestTakenFrom(t *testing.T) {
 
 // What each kind of release does to a key that it still owns, or that another client has taken,
 // before and after the end of the lease.
-func TestReleases(t *testing.T) {
+func TestReleasesByKind(t *testing.T) {
 	const earlier, later = "1795238735.5", "1795238799.5"
 	for _, x := range []struct {
 		client string

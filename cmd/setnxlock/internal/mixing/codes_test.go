@@ -17,7 +17,7 @@ func TestLongCodes(t *testing.T) {
 		realredis.Long(t)
 	}
 	if underRace {
-		t.Skip("under the race detector TestVerdicts computes a part")
+		t.Skip("under the race detector TestVerdictsAreThoseOfTheSources computes a part")
 	}
 	m := must.Get(Compute(context.Background(), Shown(), nil))(t)
 	now := m.Codes()
@@ -31,7 +31,7 @@ func TestLongCodes(t *testing.T) {
 // The codes on disk are of all parties that are shown, and those of the page's parties are what the code computes.
 func TestCodesAreNotStale(t *testing.T) {
 	if underRace {
-		t.Skip("under the race detector TestVerdicts computes a part")
+		t.Skip("under the race detector TestVerdictsAreThoseOfTheSources computes a part")
 	}
 	m := must.Get(summary())(t)
 	lines := strings.Split(strings.TrimSuffix(pairs, "\n"), "\n")

@@ -6,7 +6,7 @@ import (
 )
 
 // A code is said in words, from either side.
-func TestSentence(t *testing.T) {
+func TestCodesInWords(t *testing.T) {
 	a, b := Party{Name: "ours/A"}, Party{Name: "theirs/B"}
 	for code, want := range map[string]string{
 		".":   "No two clients hold it at once, and what a dead client has left is taken again.",

@@ -36,7 +36,7 @@ var summary = sync.OnceValues(func() (Matrix, error) { return Compute(context.Ba
 // The page's table is what the code computes, all of it.
 func TestPageIsNotStale(t *testing.T) {
 	if underRace {
-		t.Skip("under the race detector TestVerdicts computes a part")
+		t.Skip("under the race detector TestVerdictsAreThoseOfTheSources computes a part")
 	}
 	m := must.Get(summary())(t)
 	b := must.Get(os.ReadFile(page))(t)
@@ -58,7 +58,7 @@ func TestPageIsNotStale(t *testing.T) {
 // The page's rules are those that the matrix bears out.
 func TestRulesOfThePage(t *testing.T) {
 	if underRace {
-		t.Skip("under the race detector TestVerdicts computes a part")
+		t.Skip("under the race detector TestVerdictsAreThoseOfTheSources computes a part")
 	}
 	m := must.Get(summary())(t)
 	for _, p := range Summary() {
@@ -85,9 +85,9 @@ func seconds(p Party) bool { return p.Kind == dialect.Seconds || p.Kind == diale
 var replays = regexp.MustCompile(`(?m)^    setnxlock race replay '(.*)'$`)
 
 // Every schedule that the whole matrix would show of these parties breaks its invariant.
-func TestMarkdown(t *testing.T) {
+func TestSchedulesOfTheMatrixBreak(t *testing.T) {
 	if underRace {
-		t.Skip("under the race detector TestVerdicts computes a part")
+		t.Skip("under the race detector TestVerdictsAreThoseOfTheSources computes a part")
 	}
 	m := must.Get(summary())(t)
 	text := m.Markdown()

@@ -273,7 +273,7 @@ func (p pairing) givens(s stage) [][]string {
 		if !of.Kind.Timed() || len(list) > 0 && p.v.A.Name == p.v.B.Name {
 			continue // tokens disappear with their keys
 		}
-		list = append(list, []string{"SET {key} " + of.left()})
+		list = append(list, []string{"SET {key} " + of.oldValue()})
 	}
 	return list
 }
@@ -282,8 +282,8 @@ func (p pairing) givens(s stage) [][]string {
 // eight bytes contain no space.)
 var longAgo = time.Date(2019, 12, 28, 0, 0, 0, 0, time.UTC)
 
-// left returns an old value of a client of the fleet.
-func (p Party) left() string {
+// oldValue returns an old value of a client of the fleet.
+func (p Party) oldValue() string {
 	s := oldredis.MustNew("2.8", oldredis.Options{})
 	defer s.Close()
 	l, err := p.make(func() string { return "000000790197" }).Acquire(protocol.NewConn(s.Dial()), longAgo, "k", lease)

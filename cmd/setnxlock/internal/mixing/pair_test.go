@@ -17,7 +17,7 @@ func find(t *testing.T, name string) Party {
 }
 
 // What happened when real clients met, in the words of the page.
-func TestPairs(t *testing.T) {
+func TestPairsOfRealClients(t *testing.T) {
 	for i, x := range []struct {
 		a, b  string
 		clash Grade // "": none
@@ -88,7 +88,7 @@ func checkReplay(t *testing.T, schedule, want string) {
 
 // A fleet that is unsafe by itself does not make every mixture unsafe: with two of its clients,
 // only overlaps with the third client count.
-func TestAmong(t *testing.T) {
+func TestOverlapsAmongAFleet(t *testing.T) {
 	const words = " 2.8 3x1 check=exclusion : C1 C2 C2 C1"
 	plain, err := race.ReplaySchedule("theirs/celery-once-1+theirs/celery-once-1+ours/set:lua"+words, Locks())
 	if err != nil || plain.Verdict.Violated != "exclusion" {
@@ -102,7 +102,7 @@ func TestAmong(t *testing.T) {
 
 // A clock that is off by more than the margin breaks a timestamp lock; one that is off by less does
 // not. A lock with a TTL does not depend on clients' clocks.
-func TestSkew(t *testing.T) {
+func TestMarginsBearSkew(t *testing.T) {
 	for i, x := range []struct {
 		name  string
 		off   time.Duration
@@ -127,7 +127,7 @@ func TestSkew(t *testing.T) {
 	}
 }
 
-func TestFind(t *testing.T) {
+func TestPartiesAreFoundByName(t *testing.T) {
 	for name, want := range map[string]string{
 		"theirs/redis-py-2.9":                 "theirs/redis-py-2.9",
 		"ours/getset:guarded/ohm-0.1":         "ours/getset:guarded/redis-py-2.9", // alike

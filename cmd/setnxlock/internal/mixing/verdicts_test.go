@@ -14,7 +14,7 @@ import (
 var drawnUp string
 
 // The computed verdicts agree with those derived from the clients' source code.
-func TestVerdicts(t *testing.T) {
+func TestVerdictsAreThoseOfTheSources(t *testing.T) {
 	alone := map[string]Verdict{}
 	self := func(p Party) (v Verdict, err error) {
 		v, ok := alone[p.Name]

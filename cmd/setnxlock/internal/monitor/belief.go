@@ -129,9 +129,9 @@ func (r *run) believe(c *client, e executed) (says string, known bool) {
 	return "", false
 }
 
-// otherwise notes the effect of an unknown command on the lock, if it had any.
-func (r *run) otherwise(c *client, had string, e executed) string {
-	is := r.raw()
+// unknownCommand notes the effect of an unknown command on the lock, if it had any.
+func (r *run) unknownCommand(c *client, had string, e executed) string {
+	is := r.content()
 	switch {
 	case is == had:
 		return ""
@@ -272,7 +272,7 @@ func (r *run) broken(by *client, before race.Server) *race.Violation {
 			holders = append(holders, c.name)
 		}
 	}
-	if len(holders) > 1 && by.holds(r.now) && !r.readers() && !r.told(holders) {
+	if len(holders) > 1 && by.holds(r.now) && !r.readers() && !r.shownBefore(holders) {
 		both := "both hold"
 		if len(holders) > 2 {
 			both = "all hold"
@@ -287,8 +287,8 @@ func (r *run) broken(by *client, before race.Server) *race.Violation {
 	return nil
 }
 
-// told reports whether the step before showed the same holders.
-func (r *run) told(holders []string) bool {
+// shownBefore reports whether the step before showed the same holders.
+func (r *run) shownBefore(holders []string) bool {
 	if len(r.trace.Events) == 0 {
 		return false
 	}

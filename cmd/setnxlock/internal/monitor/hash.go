@@ -80,7 +80,7 @@ func (r *run) hash(c *client, e executed) string {
 		}
 		return c.name + " gives its hold back"
 	case name == "HDEL":
-		if r.raw() != "" { // others are in it
+		if r.content() != "" { // others are in it
 			c.state, c.until = race.Idle, time.Time{}
 			return c.name + " gives its hold back"
 		}
@@ -103,8 +103,8 @@ func (r *run) hash(c *client, e executed) string {
 	return c.name + " takes the lock"
 }
 
-// lacks notes a command that the model doesn't have: its effect on the key is unknown.
-func (r *run) lacks(l line, answer any) {
+// noteUnknown notes a command that the model doesn't have: its effect on the key is unknown.
+func (r *run) noteUnknown(l line, answer any) {
 	refused, is := answer.(redis.Error)
 	if !is || r.unjudged != "" || !slices.Contains(l.args[1:], r.key) {
 		return

@@ -13,7 +13,7 @@ import (
 // onKey shows the key's value, TTL and writer.
 func (r *run) onKey() race.Server {
 	s := race.Server{TTL: -1}
-	value := r.raw()
+	value := r.content()
 	if value == "" {
 		kind, err := redis.String(r.ask("TYPE"))
 		if err != nil || kind == "none" || kind == "string" {
@@ -40,9 +40,9 @@ func (r *run) ask(name string) (any, error) {
 	return r.send(line{db: max(r.db, 0), args: []string{name, r.key}})
 }
 
-// raw returns the value on the key, of a hash its fields; "": there is none. A list counts as none: ListCAS
+// content returns the value on the key, of a hash its fields; "": there is none. A list counts as none: ListCAS
 // puts it there in between.
-func (r *run) raw() string {
+func (r *run) content() string {
 	if value, err := redis.String(r.ask("GET")); err == nil {
 		return value
 	}

@@ -49,7 +49,7 @@ func record(t *testing.T, addr string, f func()) string {
 
 // Each lock is recognised by what it does, as MONITOR of a real server prints it: taken, refused, extended, released, and
 // taken over. known.txt is what is seen.
-func TestKnown(t *testing.T) {
+func TestLocksAreRecognised(t *testing.T) {
 	addr := realredis.Start(t)
 	type subject struct {
 		name, key string
@@ -106,7 +106,7 @@ func TestKnown(t *testing.T) {
 	if *update {
 		must.Do(t, os.WriteFile("known.txt", []byte(text.String()), 0o666))
 	} else if text.String() != knownText {
-		t.Errorf("go test ./cmd/setnxlock/internal/monitor -run Known -update\n%s", text.String())
+		t.Errorf("go test ./cmd/setnxlock/internal/monitor -run LocksAreRecognised -update\n%s", text.String())
 	}
 }
 

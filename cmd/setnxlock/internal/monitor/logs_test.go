@@ -25,7 +25,7 @@ func read(t *testing.T, name string) string {
 }
 
 // Redisson's hash locks are held, renewed over another connection and released; the field is the holder.
-func TestRedisson(t *testing.T) {
+func TestRedissonsFieldIsTheHolder(t *testing.T) {
 	log, says := told(t, read(t, "redisson.log"))
 	want := `C1 held it from 0s to 11.9s, and released it.
 C2 held it from 12s, and has it at the end of the log: its lease lasts to 42s.
@@ -46,7 +46,7 @@ As far as the log tells, no two clients held it at once, and nobody removed anot
 
 // A hash lock that its holder takes twice is released by the second unlock; one whose lease is over is another's, and
 // forceUnlock removes it.
-func TestHashes(t *testing.T) {
+func TestHashLocksAreCounted(t *testing.T) {
 	const script = `1720000000.%s [0 10.0.0.%s:1] "EVAL" "s" "1" "l" "30000" "%s"` + "\n"
 	const a, b = "11111111-2222-4333-8444-555555555555:46", "66666666-7777-4888-8999-000000000000:51"
 	lua := func(at, cmd string) string { return "1720000000." + at + " [0 lua] " + cmd + "\n" }
@@ -76,7 +76,7 @@ func TestHashes(t *testing.T) {
 }
 
 // The server's own compare-and-set is what the server made of it.
-func TestNewCommands(t *testing.T) {
+func TestServersCompareAndSet(t *testing.T) {
 	log, says := told(t, read(t, "newcmds.log"))
 	if want := `C1 held it from 0s to 5s, and released it.
 C2 held it from 6s to 7.9s, and released it.
@@ -114,7 +114,7 @@ As far as the log tells, no two clients held it at once, and nobody removed anot
 }
 
 // A command that the model lacks makes no verdict, and is named.
-func TestLacks(t *testing.T) {
+func TestUnknownCommandsAreNotJudged(t *testing.T) {
 	const text = `1720000000.100000 [0 a:1] "SET" "l" "A" "NX" "PX" "10000"
 1720000000.200000 [0 a:1] "NEWLOCK.GIVE" "l" "B"
 1720000000.300000 [0 a:2] "DEL" "l"

@@ -81,7 +81,7 @@ func Read(text string, o Options) (Log, error) {
 		return Log{}, fmt.Errorf("monitor: %w", err)
 	}
 	defer r.server.Close()
-	if err := r.all(lines); err != nil {
+	if err := r.runAll(lines); err != nil {
 		return Log{}, fmt.Errorf("monitor: %w", err)
 	}
 	if len(r.trace.Events) == 0 {

@@ -23,7 +23,7 @@ const classic = `OK
 1700000014.000000 [0 10.0.0.3:1] "SETNX" "lock.report" "1700000024.0"
 `
 
-func TestRead(t *testing.T) {
+func TestViolationsAreFound(t *testing.T) {
 	log := must.Get(Read(classic, Options{}))(t)
 	tr := log.Trace
 	if v := tr.Verdict; v.Violated != "exclusion" || v.Step != 8 || tr.Events[7].Violation.Text != "C2 and C3 both hold the lock" {

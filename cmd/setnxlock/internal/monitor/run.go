@@ -67,8 +67,8 @@ func (r *run) concerns(l line) bool {
 	})
 }
 
-// all runs the lines, each with its script's.
-func (r *run) all(lines []line) error {
+// runAll runs the lines, each with its script's.
+func (r *run) runAll(lines []line) error {
 	for i := 0; i < len(lines); {
 		script := i + 1
 		for script < len(lines) && lines[script].client == "lua" {
@@ -116,7 +116,7 @@ func (r *run) step(l line, script []line) error {
 		return nil
 	}
 	if c == nil {
-		if value := r.raw(); id == "" && r.writer != nil && scripted(name) && slices.Contains(l.args[1:], value) {
+		if value := r.content(); id == "" && r.writer != nil && scripted(name) && slices.Contains(l.args[1:], value) {
 			c = r.writer
 			c.addresses = append(c.addresses, l.client)
 		} else {
@@ -215,15 +215,15 @@ func (r *run) event(c *client, w write) error {
 		e.Belief[c.name] = c.belief(r)
 	}
 	e.Violation = r.broken(c, before)
-	if r.again(e) {
+	if r.polls(e) {
 		return nil
 	}
 	r.trace.Events = append(r.trace.Events, e)
 	return nil
 }
 
-// again reports a repeated look with the same result: the client polls.
-func (r *run) again(e race.Event) bool {
+// polls reports a repeated look with the same result: the client polls.
+func (r *run) polls(e race.Event) bool {
 	looks := func(e race.Event) bool {
 		name, _, _ := strings.Cut(e.Cmd, " ")
 		return slices.Contains([]string{"GET", "TTL", "PTTL", "EXISTS"}, strings.ToUpper(name))
@@ -251,14 +251,14 @@ func (r *run) do(c *client, l line, w write, whys *[]string) (text, reply string
 	var answers []string
 	for _, x := range run {
 		r.named(c, x.args)
-		e, had := executed{args: x.args, held: r.holder(), watched: w.watched, script: len(w.script) > 0}, r.raw()
+		e, had := executed{args: x.args, held: r.holder(), watched: w.watched, script: len(w.script) > 0}, r.content()
 		if e.answer, err = r.send(x); err != nil {
 			return "", "", err
 		}
-		r.lacks(x, e.answer)
+		r.noteUnknown(x, e.answer)
 		why, known := r.believe(c, e)
 		if !known {
-			why = r.otherwise(c, had, e)
+			why = r.unknownCommand(c, had, e)
 		}
 		if why != "" {
 			*whys = append(*whys, why)

@@ -82,7 +82,7 @@ func Open(name, lock string) *File {
 	f.gauge("setnxlock_held", 0)
 	f.gauge("setnxlock_run_waiting_since_timestamp_seconds", now())
 	f.changed <- struct{}{}
-	go f.keep()
+	go f.writeOnChange()
 	return f
 }
 
@@ -105,8 +105,8 @@ func (f *File) Close(status int) error {
 	}
 }
 
-// keep writes the changes. The next write makes up for a failed one.
-func (f *File) keep() {
+// writeOnChange writes the changes. The next write makes up for a failed one.
+func (f *File) writeOnChange() {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -143,7 +143,7 @@ func (f *File) Observe(e compat.Event) {
 		f.add("setnxlock_renewals_total", 1, "outcome", "failed")
 	case compat.EventLost:
 		f.add("setnxlock_lost_total", 1)
-		f.over(e.Took)
+		f.holdEnded(e.Took)
 	case compat.EventReleased:
 		how := "ok"
 		if e.Err != nil {
@@ -153,7 +153,7 @@ func (f *File) Observe(e compat.Event) {
 			how = "lost"
 		}
 		f.add("setnxlock_releases_total", 1, "outcome", how)
-		f.over(e.Took)
+		f.holdEnded(e.Took)
 	case compat.EventRepaired:
 		f.add("setnxlock_repairs_total", 1)
 	default:
@@ -165,7 +165,7 @@ func (f *File) Observe(e compat.Event) {
 	}
 }
 
-func (f *File) over(took time.Duration) {
+func (f *File) holdEnded(took time.Duration) {
 	f.observe("setnxlock_hold_seconds", took)
 	f.gauge("setnxlock_held", 0)
 }
@@ -244,7 +244,7 @@ func (f *File) write() error {
 }
 
 func change(name string, do func(values map[string]float64)) error {
-	unlock, err := turn(name+".lock", patient)
+	unlock, err := lockFile(name+".lock", patient)
 	if err != nil {
 		return err
 	}

@@ -114,7 +114,7 @@ func TestSeenAtOnce(t *testing.T) {
 }
 
 // Runs at the same time lose nothing of each other's, and a reader never sees half a file.
-func TestTurns(t *testing.T) {
+func TestRunsTakeTurns(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "jobs.prom")
 	const runs, each = 6, 5
 	var all sync.WaitGroup

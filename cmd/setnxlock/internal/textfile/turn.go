@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// turn waits until no other process has the file of this name locked, and locks it. Its end, too,
+// lockFile waits until no other process has the file of this name locked, and locks it. Its end, too,
 // unlocks it.
-func turn(name string, patience time.Duration) (unlock func(), err error) {
+func lockFile(name string, patience time.Duration) (unlock func(), err error) {
 	f, err := open(name, os.O_CREATE|os.O_RDWR)
 	if err != nil {
 		return nil, err

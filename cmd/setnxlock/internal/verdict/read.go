@@ -71,7 +71,7 @@ func (s *Server) Read(c *protocol.Conn, now time.Time, keys ...string) ([]Conten
 	var others []int
 	for i, k := range keys {
 		all[i] = Content{Key: k, Type: "string", TTL: protocol.NoTTL}
-		if other, err := s.take(c, &all[i], replies[2*i], replies[2*i+1]); err != nil {
+		if other, err := s.readString(c, &all[i], replies[2*i], replies[2*i+1]); err != nil {
 			return nil, err
 		} else if other {
 			others = append(others, i)
@@ -86,15 +86,15 @@ func (s *Server) Read(c *protocol.Conn, now time.Time, keys ...string) ([]Conten
 		}
 	}
 	for i := range all {
-		if err := s.more(c, now, &all[i]); err != nil {
+		if err := s.readBeside(c, now, &all[i]); err != nil {
 			return nil, c.Denied(all[i].Key, err)
 		}
 	}
 	return all, nil
 }
 
-// take reads the answers to GET and TTL; other: the key holds no string.
-func (s *Server) take(c *protocol.Conn, one *Content, value, ttl any) (other bool, err error) {
+// readString reads the answers to GET and TTL; other: the key holds no string.
+func (s *Server) readString(c *protocol.Conn, one *Content, value, ttl any) (other bool, err error) {
 	one.Value, err = redis.String(value, nil)
 	switch {
 	case errors.Is(err, redis.ErrNil), s.Part && ttl == int64(-2):
@@ -166,14 +166,14 @@ func (s *Server) types(c *protocol.Conn, now time.Time, all []Content, others []
 		return err
 	}
 	for n, i := range sizes {
-		theirs(c, now, &all[i], replies[n])
+		recogniseOther(c, now, &all[i], replies[n])
 	}
 	return nil
 }
 
-// theirs recognises another client's lock in a small hash, or in a sorted set by its first member. A key that
+// recogniseOther recognises another client's lock in a small hash, or in a sorted set by its first member. A key that
 // is gone meanwhile, or refused, is none.
-func theirs(c *protocol.Conn, now time.Time, one *Content, size any) {
+func recogniseOther(c *protocol.Conn, now time.Time, one *Content, size any) {
 	var found []dialect.Finding
 	if one.Type == "hash" {
 		if length, err := redis.Int(size, nil); err != nil || length > 64 {
@@ -205,8 +205,8 @@ func theirs(c *protocol.Conn, now time.Time, one *Content, size any) {
 	}
 }
 
-// more reads the keys beside one of a lock of several keys.
-func (s *Server) more(c *protocol.Conn, now time.Time, one *Content) error {
+// readBeside reads the keys beside one of a lock of several keys.
+func (s *Server) readBeside(c *protocol.Conn, now time.Time, one *Content) error {
 	base, of := Beside(one.Key)
 	owner, _, pair := dialect.PairOf(one.Key)
 	switch {

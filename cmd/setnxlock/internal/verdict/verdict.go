@@ -162,7 +162,7 @@ func (v *Verdict) ofTheirs(f dialect.Finding) {
 
 // ofString judges a string: its status through l, and its likely clients.
 func (v *Verdict) ofString(l Lens, c Content, now time.Time) {
-	v.look(c, now)
+	v.recognise(c, now)
 	switch {
 	case l.Time != nil:
 		v.asTime(*l.Time, now)
@@ -201,8 +201,8 @@ func (v *Verdict) asTime(d getsetlock.Dialect, now time.Time) {
 	}
 }
 
-// look finds the likely clients of a string, and the status in their eyes.
-func (v *Verdict) look(c Content, now time.Time) {
+// recognise finds the likely clients of a string, and the status in their eyes.
+func (v *Verdict) recognise(c Content, now time.Time) {
 	if owner, ok := dialect.OwnerOf(c.Value); ok {
 		v.Kind, v.Format, v.Clients, v.Owner = string(dialect.Python), "token", []string{"setnxlock"}, owner
 		v.Sure, v.Why = Certain, []string{"the value says setnxlock, and who"}

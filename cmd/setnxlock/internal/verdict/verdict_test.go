@@ -13,7 +13,7 @@ import (
 const hexToken, uuid = "94213c24e0f911f0a9d30242ac120002", "fb2d0a1e-3f44-4e2e-8f0a-0123456789ab"
 
 // What stands on a key, whose it looks like, and how sure that is.
-func TestJudge(t *testing.T) {
+func TestKeysAreJudged(t *testing.T) {
 	now := time.Unix(1795238718, 0).UTC()
 	const past, ahead, none = "1795238700", "1795238760", protocol.NoTTL
 	seconds := verdict.Lens{Time: &getsetlock.Seconds}
@@ -102,7 +102,7 @@ func TestIsLock(t *testing.T) {
 }
 
 // The keys that locks keep beside a key are known by their names, and no others.
-func TestBeside(t *testing.T) {
+func TestKeysBesideAKey(t *testing.T) {
 	for _, key := range []string{"job", "a:b", "{app}:job", "a}b", "a{b"} {
 		for _, name := range []string{"fence", "readers", "waiting", "queue", "next", "mutex", "waiters", "wake"} {
 			if base, got := verdict.Beside(protocol.Aux(key, name)); base != key || got != name {

@@ -18,15 +18,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const fencesHelp = `Lists the counters that fences were drawn from (setnxlock run --fence), and when each
-was last used, as far as the server knows: not before 2.2, nor where it evicts by LFU.
-With KEYs, those of these locks.
+const fencesHelp = `Lists the counters of fences (setnxlock run --fence), and when each was last used, if the
+server knows: Redis before 2.2 does not, nor one that evicts by LFU. With KEYs it lists
+the counters of these locks.
 
-A counter has no TTL and is never removed by itself: before 2.2 an INCR deletes a
-key that has a TTL, later servers may evict such a key, and a storage that has
-seen 900 refuses 1 for ever. So a lock whose name has a date in it leaves one each
-day. --remove removes those of the KEYs that are named, after it has shown their
-numbers and asked: the next fence of such a lock is 1.`
+A counter has no TTL and stays for ever: before 2.2 an INCR deletes a key that has a TTL,
+later servers may evict such a key, and a storage that has seen 900 refuses 1 for ever.
+So a lock with a date in its name leaves a counter each day. --remove shows the numbers
+of the KEYs' counters, asks, and removes them: the next fence of such a lock is 1.`
 
 const fencesExamples = `  setnxlock fences
   setnxlock fences --remove nightly-2026-11-01 nightly-2026-11-02`

@@ -24,9 +24,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const inspectHelp = `Reads KEY and says what an attempt to lock it would find. It changes nothing. Of several
-KEYs it shows each, and says whether they are held as one, as setnxlock run KEY KEY
-holds them.
+const inspectHelp = `Shows the lock on KEY: its status, its holder, its end. It changes nothing. Of several
+KEYs it shows each, and whether one run holds all of them (setnxlock run KEY KEY).
 
   free        the key does not exist
   held        it has a lease that has not ended
@@ -35,9 +34,9 @@ holds them.
   persistent  it is held and has no TTL: only a release ends it
   foreign     it is not a lock of this kind: it counts as held
 
-With --algorithm auto the value is read as what it looks like, and "like" says whose
-lock that would be, how sure that is, and why. With another algorithm, or a
-dialect, it is read as that lock would read it.
+With --algorithm auto inspect reads the value by its form: "like" names the clients that
+write so, how sure that is, and why. With another algorithm, or a dialect, inspect reads
+the value as that lock does.
 
 A token of setnxlock run names its owner: host, process and --owner.
 

@@ -21,17 +21,17 @@ import (
 	"golang.org/x/term"
 )
 
-const releaseHelp = `Removes the lock KEY if, and only if, it holds the given token, so that no other
-client's lock is removed by mistake.
+const releaseHelp = `Removes the lock KEY only if it holds the given token: no other client's lock is removed
+by mistake.
 
---token is for a program that knows its token ($SETNXLOCK_TOKEN of setnxlock run)
-or its handle ($SETNXLOCK_HANDLE, which names the key too: KEY may be left out).
+--token takes a token ($SETNXLOCK_TOKEN of setnxlock run) or a handle
+($SETNXLOCK_HANDLE). A handle names the key, too: KEY may be left out.
 
---force is for a lock whose holder is known to be dead. It shows what is on KEY,
-asks, and removes it, unless another client has taken the lock in the meantime. A
-holder that lives learns of it only when it next renews, and goes on until then.
-With --yes it does not ask, and refuses what only looks like text (64): a page, a
-profile or a counter may be a lock, and need not be. --not-a-lock removes that, too.
+--force removes the lock of a dead holder. It shows the value on KEY, asks, and removes
+it, unless another client has taken the lock in the meantime. A holder that lives
+notices at its next renewal, and goes on until then. With --yes it does not ask, and
+refuses plain text (64): a page, a profile or a counter can look like a lock.
+--not-a-lock removes that, too.
 
 On servers without WATCH (before 2.2, and proxies) the comparison and the removal
 are two steps: a lock that changes hands in between is removed nevertheless.`

@@ -25,31 +25,31 @@ import (
 	"golang.org/x/term"
 )
 
-const repairHelp = `Removes or ends locks that their clients left behind: those of one dialect, on the
-keys that you name, and only after it has shown what it saw and been told to go on.
+const repairHelp = `Removes or ends locks that their clients left behind: locks of one dialect, on the keys
+that you name. It shows its plan first, and asks.
 
   a time that has passed, on a key without a TTL        is removed
   two keys, both past their time                        are removed together
   a token without a TTL, in a dialect that always       is given one, of --lease
   sets one
 
-It looks at each key twice, a --lease apart, and prints a plan: each key, what was seen
-on it and for how long, whose format that is, and how sure. Then it asks; without a
-terminal it does nothing unless --yes was given. What it changes it compares
-once more in the same transaction (WATCH): a key that changed stays as it is.
---lease must be the longest that any client takes its locks for.
+repair looks at each key twice, a --lease apart, and prints a plan: each key, its value,
+for how long it was seen, the clients that write so, and how sure that is. Then it asks.
+Without a terminal it changes nothing unless --yes is given. It compares each key once
+more in the transaction that changes it (WATCH): a key that changed stays as it is.
+--lease must be the longest lease of any client.
 
---dialect says whose locks they are (setnxlock survey shows whose they look like); on a
-terminal it is asked for. "setnxlock" is this command's own tokens.
+--dialect names the clients of the locks (setnxlock survey finds them); on a terminal
+repair asks for it. "setnxlock" stands for this command's own tokens.
 
-It leaves alone, and says why:
+repair leaves these alone, and says why:
   a key whose TTL runs                    it is held, whatever its value says
   a value of another form
   a token of a client that need not set   redis-py does not, unless it has a
   a TTL                                   timeout: such a lock may be held
   a flag ("1", "true") or a free text
-  a key that --match found and whose      ordinary data look the same: give the
-  name does not say that it is a lock     key itself, if you know that it is one
+  a key of --match whose name does not    ordinary data look the same: give the
+  tell that it is a lock                  key itself, if you know that it is one
 
 It needs WATCH: Redis 2.2.`
 

@@ -23,48 +23,45 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const runHelp = `Waits until it has the lock KEY, runs COMMAND while it renews the lock, and
-releases the lock when COMMAND has ended. Only COMMAND writes to stdout.
+const runHelp = `Takes the lock KEY, runs COMMAND while it renews the lock, and releases the lock when
+COMMAND has ended. Only COMMAND writes to stdout.
 
-KEY is waited for without end, and a server that is away not at all. With --wait both
-are, for that long: 90s, 5m, or plain seconds.
+Without --wait setnxlock waits for KEY without end, and not for a server that is away.
+With --wait it waits that long for both: 90s, 5m, or plain seconds.
 
-Several KEYs are one lock: COMMAND runs when all of them are held, whatever the order
-in which they are given; a wait for one holds none of the others.
+Several KEYs are one lock: COMMAND runs when setnxlock holds all of them. Their order
+does not matter. While it waits for one it holds none of the others.
 
-With --limit N up to N clients hold KEY at once, on Redis 2.2 and later. All give the
-same N: another one waits until nobody holds KEY. A fence is then of the holder's
-slot, the number before the colon of $SETNXLOCK_TOKEN: the storage remembers one for
-each.
+With --limit N up to N clients hold KEY at once, on Redis 2.2 and later. All clients
+must give the same N: a client with another N waits until KEY is free. Each holder has
+a slot, the number before the colon of $SETNXLOCK_TOKEN. Fences grow by slot: the
+storage remembers one for each.
 
-A job of cron's on many machines is to run once: --hold 10m keeps the lock for ten
-minutes after it was taken, also when COMMAND has ended, however it has, and when
-this machine dies. The machines' clocks differ, and one that is a minute late would
-else find the lock free and run the job again.
+A cron job on many machines should run once. --hold 10m keeps the lock for ten minutes
+after it was taken, even if COMMAND ends, fails, or this machine dies. Without it a
+machine whose clock is a minute late finds the lock free and runs the job again.
 
 COMMAND runs in its own process group, which gets the terminal if there is one.
-SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH are passed on to
-that group; while setnxlock still waits, the first four end it. Ctrl-Z stops both:
-the lease is not renewed meanwhile, and if it has run out by the time they
-continue, COMMAND is ended before it can go on.
+setnxlock passes SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH on to
+that group; the first four end a wait. Ctrl-Z stops setnxlock and COMMAND. The lease is
+not renewed meanwhile: if it runs out before they continue, setnxlock ends COMMAND.
 
 COMMAND finds in its environment
   SETNXLOCK_KEY    the key as it stands on the server, prefix included; of
                    several the first that was given
   SETNXLOCK_KEYS   all of them, one on a line
-  SETNXLOCK_TOKEN  what the key held when COMMAND started, which releases the
-                   lock as long as COMMAND runs; if it is not text, the handle
-  SETNXLOCK_HANDLE both in one word, for setnxlock release --token, for
+  SETNXLOCK_TOKEN  the key's value when COMMAND started; it releases the lock as
+                   long as COMMAND runs. If the value is not text, the handle
+  SETNXLOCK_HANDLE key and token in one word, for setnxlock release --token, for
                    setnxlock run --adopt, and for a Go program's AdoptHandle
   SETNXLOCK_FENCE  with --fence: a number that grows with every acquisition of
-                   the key: the storage that COMMAND writes to should refuse a
-                   smaller one. Otherwise it is not set; ${SETNXLOCK_FENCE:?}
-                   says so.
+                   the key. COMMAND's storage should refuse smaller ones.
+                   Without --fence it is not set: ${SETNXLOCK_FENCE:?} fails
 
-A lease can be lost: if the server forgets it or can't be reached for a whole TTL,
-or if a client removes the key. COMMAND's group then gets SIGTERM, and
-SIGKILL after the grace period. Until then another client may already hold the
-lock; --grace 0s kills at once.
+A lease is lost if the server forgets it, if the server can't be reached for a whole
+TTL, or if a client removes the key. COMMAND's group then gets SIGTERM, and SIGKILL
+after the grace period. Another client may hold the lock meanwhile; --grace 0s kills at
+once.
 
 If setnxlock itself is killed (kill -9, the OOM killer), nobody renews the lock: it
 is free after the TTL. On Linux the kernel then kills COMMAND at once, but not the
@@ -80,17 +77,17 @@ period it is terminated with everything that it started.
 A signal that setnxlock was started to ignore (nohup: SIGHUP; a background job
 of a script: SIGINT and SIGQUIT) is ignored by COMMAND too.
 
-What COMMAND leaves running in the background when it ends is not under the lock,
-unless it goes on under --adopt: with --detach the lock stays held when COMMAND
-has succeeded, and another process can adopt it before the TTL ends.`
+COMMAND's background processes run without the lock once COMMAND has ended. With
+--detach the lock stays held after COMMAND has succeeded, and another process can go on
+with it by --adopt before the TTL ends.`
 
 const runStatus = `  0      COMMAND succeeded, and the lock was held until it ended. Any other
          status of COMMAND is passed on as it is.
 ` + statusHelp + `
   75     The lock was not obtained in time. --busy-status changes the number.
-  76     The lock was lost while COMMAND ran, whatever COMMAND made of it; it
-         may be the release that finds out. With --adopt, the lock was no longer
-         held and COMMAND was not started.
+  76     The lock was lost while COMMAND ran, whatever COMMAND made of it; the
+         release may be the first to notice. With --adopt, the lock was no
+         longer held and COMMAND was not started.
   126    COMMAND was found but could not be executed.
   127    COMMAND was not found.
   128+N  Signal N ended COMMAND, or setnxlock while it waited.`

@@ -25,30 +25,28 @@ import (
 	"golang.org/x/term"
 )
 
-const surveyHelp = `Looks at all keys and lists those that look like locks: whose they look like, how sure
-that is, who holds them, until when. Where the names of keys begin alike it says
-which formats can't be mixed safely. It changes nothing. That a holder has died it
-can't see, and does not say: a key is held, dead, persistent or foreign, as
-setnxlock inspect has it.
+const surveyHelp = `Looks at all keys and lists the likely locks: the clients that write so, how sure that
+is, the holder, the end. If keys with names that begin alike hold formats that can't be
+mixed safely, it says so. It changes nothing. Whether a holder has died it can't see: a
+key is held, dead, persistent or foreign, as setnxlock inspect has it.
 
 How sure it is:
   certain   the value says so itself
   likely    the value's form is rare, or the key's name is the client's
   possible  ordinary data look the same: ten digits are a time in any program
 
-A value that could be any text is listed only with --match or --all, or if the key's
-name says that it is a lock: "hello" can be a lock too.
+survey lists any text ("hello" can be a lock, too) only with --match or --all, or if the
+key's name tells that it is a lock.
 
-Locks that are held come first, then those that may be stuck: without an end, or past
-their time. What is possible and no more comes last, folded: the keys whose names differ
-in numbers alone are one line. --sure likely leaves it out. It prints as it reads: of
-of more than 2,000 locks each 2,000 are sorted. On a terminal a table that is wider
-than the screen leaves out TTL and FORMAT, and long keys are cut in their
-middle; elsewhere nothing is cut.
+Held locks come first, then possibly stuck ones: without an end, or past their time.
+The merely possible come last, folded: keys whose names differ in numbers alone are one
+line. --sure likely leaves them out. survey prints as it reads, and sorts 2,000 locks at
+a time. On a terminal a table wider than the screen leaves out TTL and FORMAT, and long
+keys lose their middle; elsewhere nothing is cut.
 
-SCAN lists the keys. A server before 2.8 lacks it: there KEYS lists them, which
-blocks all other clients meanwhile, half a second for a million keys. You are asked
-first; --yes answers.`
+SCAN lists the keys. A server before 2.8 lacks it: there KEYS lists them, and blocks all
+other clients meanwhile, half a second for a million keys. survey asks first; --yes
+answers.`
 
 const surveyExamples = `  setnxlock survey
   setnxlock survey --match 'lock:*' --sure likely

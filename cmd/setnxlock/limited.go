@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
@@ -12,28 +11,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/semaphore"
-	"github.com/spf13/cobra"
 )
-
-// A holders value is --limit: how many may hold KEY at once; 0: it is a lock.
-type holders int
-
-func (h *holders) String() string { return "" }
-func (h *holders) Type() string   { return "N" }
-
-func (h *holders) Set(text string) error {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > semaphore.Most {
-		return fmt.Errorf("it must be a number from 1 to %d", semaphore.Most)
-	}
-	*h = holders(n)
-	return nil
-}
-
-// limitFlag adds --limit to run.
-func (a *app) limitFlag(cmd *cobra.Command) {
-	cmd.Flags().VarP(&a.holders, "limit", "n", "let `N` hold KEY at once, and no more")
-}
 
 // limited builds the semaphore with slots of the picked lock.
 func (a *app) limited(ctx context.Context, n node, key string, c candidate, fence bool) (protocol.Algorithm, error) {
@@ -45,7 +23,7 @@ func (a *app) limited(ctx context.Context, n node, key string, c candidate, fenc
 		return nil, exit.Because(statusUnavailable, fmt.Errorf("--limit needs a lock of tokens with a TTL, and %s is none", c.name), "Redis 2.2 and later have tx:guarded")
 	}
 	var err error
-	for _, o := range l.Fallbacks(locks.Options{Fence: fence, Millis: true, Owner: a.owner.text(), Limit: int(a.holders)}) {
+	for _, o := range l.Fallbacks(locks.Options{Fence: fence, Millis: true, Owner: a.owner.text(), Limit: a.holders}) {
 		made := candidate{name: l.Name, Algorithm: l.Slots(o)}
 		if err = a.check(ctx, n, made, key); err == nil {
 			return made.Algorithm, nil
@@ -58,14 +36,14 @@ func (a *app) limited(ctx context.Context, n node, key string, c candidate, fenc
 }
 
 // limitBeside reads the limit beside key; 0: there is none, or it can't be read.
-func limitBeside(ctx context.Context, n node, key string) holders {
+func limitBeside(ctx context.Context, n node, key string) int {
 	c, err := n.source.Get(ctx, key)
 	if err != nil {
 		return 0
 	}
 	defer c.Close()
 	limit, _ := redis.Int(c.Do("GET", protocol.Aux(key, "limit")))
-	return holders(limit)
+	return limit
 }
 
 // otherLimit explains the wait of a client with another --limit than the holders'.

@@ -46,8 +46,8 @@ type app struct {
 	cautious bool   // dangers are said
 	fence    bool   // is drawn with each lock
 	hold     time.Duration
-	quiet    bool    // what went wrong is said, and nothing else
-	holders  holders // run's --limit
+	quiet    bool // what went wrong is said, and nothing else
+	holders  int  // run's --limit; 0: it is a lock
 
 	observer compat.Observer // of the locks; run's metrics
 

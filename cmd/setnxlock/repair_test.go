@@ -156,14 +156,3 @@ func TestRepairEndsWhatClientsLeftBehind(t *testing.T) {
 		}
 	})
 }
-
-// Without WATCH nothing is changed.
-func TestRepairNeedsWatch(t *testing.T) {
-	old := startServer(t, "2.0")
-	dead := onKey{"resque:lock:a", "1200000000", 0}
-	put(t, old, dead)
-	if out, status := command(t, old, "repair", "--lease", "1s", "--yes", "--dialect", "resque-lock", dead.key); status != statusUnavailable || !strings.Contains(out, "no WATCH") {
-		t.Errorf("on 2.0: %d, %s", status, out)
-	}
-	untouched(t, old, dead)
-}

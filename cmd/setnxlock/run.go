@@ -20,6 +20,7 @@ import (
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/semaphore"
 	"github.com/spf13/cobra"
 )
 
@@ -140,7 +141,7 @@ func (a *app) runCommand() *cobra.Command {
 		},
 		Args: func(cmd *cobra.Command, args []string) error { return runArgs(cmd, args, f.adopt != "") },
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := f.valid(cmd)
+			err := f.valid(cmd, a.holders)
 			if err == nil && f.shared {
 				err = a.flags.Set("algorithm", "rw:read") // so that hints have it
 			}
@@ -157,7 +158,7 @@ func (a *app) runCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&f.try, "try", false, "try once: --wait 0")
 	duration.Var(cmd.Flags(), &f.grace, "grace", 5*time.Second, "from SIGTERM to SIGKILL when the lock is lost")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "say only what went wrong, not that KEY is held")
-	a.limitFlag(cmd)
+	cmd.Flags().IntVarP(&a.holders, "limit", "n", 0, "let `N` hold KEY at once, and no more")
 	cmd.Flags().BoolVar(&f.shared, "shared", false, "share KEY with other --shared runs: --algorithm rw:read")
 	cmd.Flags().IntVar(&f.busyStatus, "busy-status", statusBusy, "exit with `STATUS` if KEY is held; 0 says nothing")
 	cmd.Flags().BoolVar(&f.fence, "fence", false, "draw a fence, or don't run")
@@ -190,7 +191,7 @@ func runArgs(cmd *cobra.Command, args []string, adopts bool) error {
 	return nil
 }
 
-func (f *runFlags) valid(cmd *cobra.Command) error {
+func (f *runFlags) valid(cmd *cobra.Command, limit int) error {
 	switch {
 	case f.ttl <= 0:
 		return fmt.Errorf("--ttl must be positive, got %v", f.ttl)
@@ -200,6 +201,8 @@ func (f *runFlags) valid(cmd *cobra.Command) error {
 		return fmt.Errorf("--grace must not be negative, got %v", f.grace)
 	case f.busyStatus < 0 || f.busyStatus > 255:
 		return fmt.Errorf("--busy-status must be between 0 and 255, got %d", f.busyStatus)
+	case cmd.Flags().Changed("limit") && (limit < 1 || limit > semaphore.Most):
+		return fmt.Errorf("--limit must be a number from 1 to %d, got %d", semaphore.Most, limit)
 	case f.try && cmd.Flags().Changed("wait") && f.wait != 0:
 		return errors.New("--try and --wait exclude each other")
 	case f.shared && cmd.Flags().Changed("algorithm"):

@@ -90,17 +90,12 @@ func (a *app) pick(ctx context.Context, n node, key string, fence bool) (candida
 			return candidate{}, err
 		}
 	}
-	for _, c := range list {
-		err = a.check(ctx, n, c, key)
-		if err == nil {
-			a.log().Debug("algorithm chosen", "algorithm", c.name)
-			return a.placed(ctx, n, c, key)
-		}
-		if !unfit(err) {
-			return candidate{}, err
-		}
+	c, err := a.firstFit(ctx, n, key, list)
+	if err != nil {
+		return candidate{}, err
 	}
-	return candidate{}, err
+	a.log().Debug("algorithm chosen", "algorithm", c.name)
+	return a.placed(ctx, n, c, key)
 }
 
 // placed returns a named lock whose own check has passed, unless no lock is safe on this server.
@@ -131,6 +126,16 @@ func (a *app) check(ctx context.Context, n node, c candidate, key string) error 
 		return err
 	}
 	return a.probing(ctx, n, err)
+}
+
+// firstFit returns the first of several locks that is safe on this server for key; the error is the last one's refusal.
+func (a *app) firstFit(ctx context.Context, n node, key string, list []candidate) (c candidate, err error) {
+	for _, c = range list {
+		if err = a.check(ctx, n, c, key); err == nil || !unfit(err) {
+			return c, err
+		}
+	}
+	return c, err
 }
 
 // pickAuto takes auto's choice for the server. The server is asked unless an earlier run has its answers.

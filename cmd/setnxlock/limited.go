@@ -22,17 +22,12 @@ func (a *app) limited(ctx context.Context, n node, key string, c candidate, fenc
 	if !ok || l.Slots == nil {
 		return nil, exit.Because(statusUnavailable, fmt.Errorf("--limit needs a lock of tokens with a TTL, and %s is none", c.name), "Redis 2.2 and later have tx:guarded")
 	}
-	var err error
+	var list []candidate
 	for _, o := range l.Fallbacks(locks.Options{Fence: fence, Millis: true, Owner: a.owner.text(), Limit: a.holders}) {
-		made := candidate{name: l.Name, Algorithm: l.Slots(o)}
-		if err = a.check(ctx, n, made, key); err == nil {
-			return made.Algorithm, nil
-		}
-		if !unfit(err) {
-			break
-		}
+		list = append(list, candidate{name: l.Name, Algorithm: l.Slots(o)})
 	}
-	return nil, err
+	c, err := a.firstFit(ctx, n, key, list)
+	return c.Algorithm, err
 }
 
 // limitBeside reads the limit beside key; 0: there is none, or it can't be read.

@@ -314,20 +314,19 @@ func (a *app) remove(ctx context.Context, v *target, key string, lock verdict.Lo
 }
 
 // removeBy releases a token by the first of the named locks that the server is fit for.
-func (a *app) removeBy(ctx context.Context, n node, key, token string, names ...string) (err error) {
+func (a *app) removeBy(ctx context.Context, n node, key, token string, names ...string) error {
+	var list []candidate
 	for _, name := range names {
 		l, _ := locks.Get(name)
 		for _, o := range l.Fallbacks(locks.Options{Millis: true, ServerClock: true}) {
-			c := candidate{name: name, Algorithm: l.New(o)}
-			if err = a.check(ctx, n, c, key); err == nil {
-				return compat.NewOn(n.source, c.Algorithm, a.lockOptions()).ReleaseToken(ctx, key, token)
-			}
-			if !unfit(err) {
-				return err
-			}
+			list = append(list, candidate{name: name, Algorithm: l.New(o)})
 		}
 	}
-	return err
+	c, err := a.firstFit(ctx, n, key, list)
+	if err != nil {
+		return err
+	}
+	return compat.NewOn(n.source, c.Algorithm, a.lockOptions()).ReleaseToken(ctx, key, token)
 }
 
 // removeKey deletes the key if it holds value: in one transaction on servers with WATCH or comparing list

@@ -100,6 +100,19 @@ type repairFlags struct {
 	dryRun, yes, asJSON bool
 }
 
+// What a remedy does about a key, and what becomes of it.
+const (
+	doRemove = "remove"
+	doExpire = "expire"
+	doLeave  = "leave"
+
+	outcomePlanned = "planned"
+	outcomeRemoved = "removed"
+	outcomeExpires = "expires"
+	outcomeChanged = "changed"
+	outcomeLeft    = "left"
+)
+
 // A remedy is what would be done about a key, and what became of it.
 type remedy struct {
 	Key      string   `json:"key"`
@@ -122,19 +135,6 @@ type evidence struct {
 	Confidence string    `json:"confidence,omitempty"`
 	Reasons    []string  `json:"reasons"`
 }
-
-// What a remedy does, and what becomes of it.
-const (
-	doRemove = "remove"
-	doExpire = "expire"
-	doLeave  = "leave"
-
-	outcomePlanned = "planned"
-	outcomeRemoved = "removed"
-	outcomeExpires = "expires"
-	outcomeChanged = "changed"
-	outcomeLeft    = "left"
-)
 
 // repair plans, asks and does.
 func (a *app) repair(keys []string, f repairFlags) error {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"text/tabwriter"
 	"time"
 	"unicode/utf8"
 
@@ -341,13 +342,15 @@ func (r *textReport) columns(b *strings.Builder, rows [][]string) {
 			}
 		}
 	}
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
-		line := middle(row[0], wide[0])
+		cells := []string{middle(row[0], wide[0])}
 		for i, cell := range row[1:] {
-			line += strings.Repeat(" ", wide[i]+2-min(wide[i], utf8.RuneCountInString(row[i]))) + cut(cell, wide[i+1])
+			cells = append(cells, cut(cell, wide[i+1]))
 		}
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
+	w.Flush()
 }
 
 // middle cuts the middle out of a text longer than width.

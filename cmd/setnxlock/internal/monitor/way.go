@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -94,53 +95,59 @@ const (
 		"if redis.call('HINCRBY', KEYS[1], ARGV[1], -1) > 0 then return 0 end redis.call('DEL', KEYS[1]) return 1"
 )
 
+// takes and frees write out the habits that need no more than their name.
+var (
+	takes = map[string]string{
+		"takes it with SET NX and a TTL": "SET KEY TOKEN NX PX TTLMS\nOK = mine",
+		"takes it with SET NX":           "SET KEY TOKEN NX\nOK = mine",
+		"sets it without a condition":    "SET KEY TOKEN PX TTLMS\nOK = mine",
+	}
+	frees = map[string]string{
+		"releases it with DEL, without looking": "DEL KEY",
+		"releases it with GET, then DEL":        "GET KEY\nown = next\nelse = lost\nDEL KEY",
+		"releases it with WATCH and EXEC":       "WATCH KEY\nGET KEY\nown = next\nelse = lost\nMULTI\nDEL KEY\nEXEC\nnil = lost",
+		"releases it in a script":               "COMPARE-AND-DELETE KEY TOKEN\n0 = lost",
+		"releases it with DELIFEQ":              "DELEX KEY IFEQ TOKEN\n0 = lost",
+		"releases it with DELEX":                "DELEX KEY IFEQ TOKEN\n0 = lost",
+	}
+)
+
 // written writes out a client's habits as a lock; "": that can't be done.
 func (r *run) written(does []string) string {
 	var take, free string
 	for _, d := range does {
+		take, free = cmp.Or(takes[d], take), cmp.Or(frees[d], free)
 		switch d {
 		case "takes it with SETNX":
-			take = "SETNX KEY TOKEN\n1 = mine"
-			if slices.Contains(does, "sets its TTL with a second command") {
-				take = "SETNX KEY TOKEN\n0 = held\nEXPIRE KEY TTL\n1 = mine"
-			}
-			if r.stamps {
-				take = "SETNX KEY TIME\n1 = mine"
-			}
-			if slices.Contains(does, "takes it over with GETSET") {
-				take += "\nGET KEY\nlater = held\nnil = held\nGETSET KEY TIME\npast = mine\nnil = mine\nelse = held"
-			}
-		case "takes it with SET NX and a TTL":
-			take = "SET KEY TOKEN NX PX TTLMS\nOK = mine"
-		case "takes it with SET NX":
-			take = "SET KEY TOKEN NX\nOK = mine"
-		case "sets it without a condition":
-			take = "SET KEY TOKEN PX TTLMS\nOK = mine"
+			take = r.setnx(does)
 		case "takes it with HINCRBY, in a script":
-			take, free = "EVAL \""+hashTake+"\" 1 KEY TOKEN TTLMS\nnil = mine", "EVAL \""+hashFree+"\" 1 KEY TOKEN\nnil = lost"
-			return catalogue.FormName(take + "\nrelease\n" + free)
-		case "releases it with DEL, without looking":
-			free = "DEL KEY"
-		case "releases it with GET, then DEL":
-			free = "GET KEY\nown = next\nelse = lost\nDEL KEY"
-		case "releases it with WATCH and EXEC":
-			free = "WATCH KEY\nGET KEY\nown = next\nelse = lost\nMULTI\nDEL KEY\nEXEC\nnil = lost"
-		case "releases it in a script":
-			free = "COMPARE-AND-DELETE KEY TOKEN\n0 = lost"
-		case "releases it with DELIFEQ", "releases it with DELEX":
-			free = "DELEX KEY IFEQ TOKEN\n0 = lost"
+			return catalogue.FormName("EVAL \"" + hashTake + "\" 1 KEY TOKEN TTLMS\nnil = mine\nrelease\nEVAL \"" + hashFree + "\" 1 KEY TOKEN\nnil = lost")
 		}
 	}
-	if take == "" && free != "" { // who only removes it
-		take = "SET KEY TOKEN NX PX TTLMS\nOK = mine"
-	}
-	if take == "" {
+	switch {
+	case take == "" && free == "":
 		return ""
-	}
-	if free == "" {
+	case take == "": // a client that only removes it
+		take = "SET KEY TOKEN NX PX TTLMS\nOK = mine"
+	case free == "":
 		free = "DEL KEY"
 	}
 	return catalogue.FormName(take + "\nrelease\n" + free)
+}
+
+// setnx writes out an acquisition that begins with SETNX.
+func (r *run) setnx(does []string) string {
+	take := "SETNX KEY TOKEN\n1 = mine"
+	if slices.Contains(does, "sets its TTL with a second command") {
+		take = "SETNX KEY TOKEN\n0 = held\nEXPIRE KEY TTL\n1 = mine"
+	}
+	if r.stamps {
+		take = "SETNX KEY TIME\n1 = mine"
+	}
+	if slices.Contains(does, "takes it over with GETSET") {
+		take += "\nGET KEY\nlater = held\nnil = held\nGETSET KEY TIME\npast = mine\nnil = mine\nelse = held"
+	}
+	return take
 }
 
 // follow finds the schedule of locks with the steps of the log, as far as there is one.

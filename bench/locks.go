@@ -21,17 +21,17 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// ttl is every lock's, ours and theirs: long enough that none runs out here.
+// ttl is every lock's, ours and theirs: long enough to outlast a turn.
 const ttl = 30 * time.Second
 
-// A subject is what is measured.
+// A subject is a lock to be measured.
 type subject struct {
 	name  string
 	waits bool // for a key that another has
 	open  func(s *server, m *meter) (*client, error)
 }
 
-// A client belongs to one process, whose goroutines share it.
+// A client belongs to one process. Its goroutines share it.
 type client struct {
 	lock  func(ctx context.Context, key string) (release func(context.Context) error, err error)
 	close func()

@@ -21,7 +21,7 @@ import (
 // prefix begins all keys.
 var prefix = "setnxlock:bench:" + protocol.NewToken()[:8] + ":"
 
-// A server is one that all locks are measured on.
+// A server runs all locks in turns.
 type server struct {
 	address string
 	version string

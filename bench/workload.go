@@ -14,7 +14,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// A workload is what each lock must do.
+// A workload is a task for each lock.
 type workload struct {
 	goroutines int           // each takes its key, holds it, releases it, and starts again
 	keys       int           // goroutine n has key n modulo keys
@@ -26,7 +26,7 @@ type workload struct {
 // contended reports goroutines that wait for each other.
 func (w workload) contended() bool { return w.keys < w.goroutines }
 
-// What is measured in a turn. Times are in seconds.
+// The figures of a turn. Times are in seconds.
 const (
 	rate    = iota // sections a second
 	p50            // acquisition and release, without the section
@@ -114,7 +114,7 @@ type turn struct {
 	sections atomic.Int64   // so far
 }
 
-// grace is how long a goroutine that does not wait for a lock needs to finish.
+// grace is the time for a goroutine that does not wait for a lock to finish.
 const grace = 50 * time.Millisecond
 
 func (t *trial) turn(ctx context.Context) (figures, error) {

@@ -221,8 +221,8 @@ func merged(all []address) (address, error) {
 	return of, nil
 }
 
-// addresses are the flag's value: what is given first replaces the default, what
-// follows is added. A comma in a password is written %2C.
+// addresses hold the flag's value: the first one given replaces the default, each further one is added. A
+// comma in a password is written %2C.
 type addresses struct {
 	list  []string
 	given bool

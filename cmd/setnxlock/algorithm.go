@@ -14,7 +14,7 @@ import (
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
-// A candidate is a lock that may be right for a server.
+// A candidate is a possible lock for a server.
 type candidate struct {
 	name string // as --algorithm has it
 	protocol.Algorithm

@@ -15,9 +15,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// A cache is what servers answered, in a file in the user's cache directory, so that the next
-// setnxlock need not ask a server that it knows. It only saves time: a file that can't be read,
-// written or understood is as good as none.
+// A cache keeps the servers' answers in a file in the user's cache directory: the next setnxlock need not ask
+// a known server. It only saves time: a file that can't be read, written or understood is as good as none.
 type cache struct {
 	probe.Memory
 	reminder
@@ -105,9 +104,8 @@ func (a *app) keep() {
 	}
 }
 
-// A rememberedLock is a lock on a server that was found safe for it: its check asks only whether that server is
-// still there. What contradicts is forgotten, for run to ask anew, and the lock's own check tells
-// what it is.
+// A rememberedLock was found safe on its server: its check asks only whether that server is still there. A
+// refused command makes it forget the server, for run to ask anew, and its own check gives the reason.
 type rememberedLock struct {
 	protocol.Algorithm
 	a *app

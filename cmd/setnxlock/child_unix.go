@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// passedOn are the signals that the command gets instead of us; the first four end a wait.
+// passedOn lists the signals that the command gets instead of us; the first four end a wait.
 var passedOn = []os.Signal{
 	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
 	syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT,
 }
 
-// signals are those that came for us.
+// signals hold the caught signals.
 type signals struct {
 	c     chan os.Signal
 	pipes chan os.Signal
@@ -132,7 +132,7 @@ func (c *child) signal(s os.Signal) {
 	syscall.Kill(-c.group, s.(syscall.Signal)) //nolint:errcheck // gone is as good
 }
 
-// howItEnds is what happens to the command when the lock is lost.
+// howItEnds tells how the command ends when the lock is lost.
 const howItEnds = "SIGTERM, and SIGKILL after %v"
 
 // pass passes a signal on. It reports whether the lease ran out while we were stopped: then the

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// signals are the two that Windows has: Ctrl-C and Ctrl-Break (SIGINT), and the end of the
-// console (SIGTERM).
+// signals hold the two signals of Windows: Ctrl-C and Ctrl-Break (SIGINT), and the end of the console
+// (SIGTERM).
 type signals struct{ c chan os.Signal }
 
 // catch takes them: a second Ctrl-C must not change our exit status.
@@ -29,8 +29,8 @@ func catch() *signals {
 // asksForEnd reports true: each signal ends a wait.
 func (*signals) asksForEnd(os.Signal) bool { return true }
 
-// A child is the command, in a job object with all that it starts. If we are killed the system
-// closes the job's handle, and that ends all of them.
+// A child is the command, in a job object with all its children. If we are killed, the system closes the
+// job's handle and so ends all of them.
 type child struct {
 	job     windows.Handle
 	group   uint32                  // its console process group, and its id
@@ -122,7 +122,7 @@ func (c *child) interrupt() {
 	windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, c.group) //nolint:errcheck // without a console nobody hears it
 }
 
-// howItEnds is what happens to the command when the lock is lost.
+// howItEnds tells how the command ends when the lock is lost.
 const howItEnds = "Ctrl-Break, and is terminated after %v"
 
 // pass makes a Ctrl-Break of each signal.

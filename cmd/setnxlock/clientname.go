@@ -14,8 +14,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/probe"
 )
 
-// An introduction gives the connections to a node the name that CLIENT LIST shows. A proxy may close a
-// connection on the command, so nobody is asked before it has answered INFO as a server does that knows it.
+// An introduction names the connections to a node in CLIENT LIST. A proxy may close a connection on the
+// command, so it waits for an INFO from a server that knows the command.
 type introduction struct {
 	may     atomic.Bool
 	refused func()

@@ -15,8 +15,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/guard"
 )
 
-// A deployment is where the keys live: one server, the master that Sentinels name, or
-// a cluster; for a quorum, several servers that know nothing of each other.
+// A deployment holds the keys: one server, the master of Sentinels, or a cluster; for a quorum, several
+// independent servers.
 type deployment struct {
 	nodes   []node
 	cluster bool

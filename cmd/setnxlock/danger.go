@@ -7,7 +7,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/locks"
 )
 
-// eviction is which keys a server drops when its memory is full.
+// eviction is a server's choice of keys to drop when its memory is full.
 type eviction int
 
 const (

@@ -69,7 +69,7 @@ func (a *app) demo() error {
 	return nil
 }
 
-// An entry is a lock and an old version that it is made for.
+// An entry is a lock and an old version that it works on.
 type entry struct {
 	name    string
 	version string
@@ -91,8 +91,8 @@ const (
 	total   = workers * rounds
 )
 
-// ample is the lease of a holder who does not crash, and a limit that is not what is shown: a machine that
-// stands still for a while, or a terminal that is stopped, is to spoil nothing.
+// ample is the lease of holders who do not crash, and the limit of steps: a machine that stands still for a
+// while, or a terminal that is stopped, must spoil nothing.
 const ample = time.Hour
 
 // counter plays the first act.

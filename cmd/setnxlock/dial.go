@@ -19,7 +19,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/guard"
 )
 
-// secrets are the flags that say who we are and whom we believe.
+// secrets are the flags of logging in and of trust.
 type secrets struct {
 	user         string
 	passwordFile string
@@ -29,7 +29,7 @@ type secrets struct {
 	tls                                   *tls.Config
 }
 
-// passwordVariable is read once and kept from the command that run starts.
+// passwordVariable is read once and kept from run's command.
 const passwordVariable = "SETNXLOCK_PASSWORD"
 
 // prepare reads the password, the certificates and the keys of the flags and the environment.
@@ -149,7 +149,7 @@ func (a *app) dial(ctx context.Context, at address, first *firstAnswer) (redis.C
 	return conn, err
 }
 
-// errUnanswered is what is left of a connection that nobody answers in time.
+// errUnanswered replaces the error of a connection without an answer in time.
 type errUnanswered struct {
 	limit time.Duration // 0: that of --wait
 	tls   bool          // it did not answer to TLS
@@ -164,9 +164,8 @@ func (e errUnanswered) Error() string {
 func (errUnanswered) Timeout() bool   { return true }
 func (errUnanswered) Temporary() bool { return true }
 
-// A firstAnswer is what a server is asked for within --timeout of the first attempt, however
-// many connections are made meanwhile: a server that takes connections and says
-// nothing is away, and not asked again by each step for itself.
+// A firstAnswer bounds the time to a server's first answer by --timeout, over all connections: a server that
+// takes connections and says nothing is away, and not asked again by each step for itself.
 type firstAnswer struct {
 	limit time.Duration
 	begun sync.Once
@@ -183,7 +182,7 @@ func (f *firstAnswer) deadline() time.Time {
 	return f.end
 }
 
-// A cappedConn is a connection whose deadlines are no later than that of the server's first answer.
+// A cappedConn ends its deadlines no later than the server's first answer is due.
 type cappedConn struct {
 	net.Conn
 	first *firstAnswer

@@ -52,7 +52,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	return cmd
 }
 
-// A diagnosis is what doctor found out.
+// A diagnosis holds doctor's results.
 type diagnosis struct {
 	Server    string           `json:"server"`
 	Away      string           `json:"away,omitempty"` // why a server of a quorum could not be asked
@@ -113,7 +113,7 @@ func (a *app) doctor(asJSON bool) error {
 	return err
 }
 
-// A quorumDiagnosis is what doctor found out about the servers of a quorum.
+// A quorumDiagnosis holds doctor's results on the servers of a quorum.
 type quorumDiagnosis struct {
 	Safe    bool         `json:"safe"`
 	Need    int          `json:"need"` // how many servers make a majority

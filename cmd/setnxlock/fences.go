@@ -55,10 +55,10 @@ func (a *app) fencesCommand() *cobra.Command {
 	return cmd
 }
 
-// fencesDo is what is done with counters.
+// fencesDo holds the flags of fences.
 type fencesDo struct{ remove, yes, asJSON bool }
 
-// A counter is what fences of a lock are drawn from.
+// A counter counts the fences of a lock.
 type counter struct {
 	key, name string        // the lock's, and the counter's own
 	idle      time.Duration // since it was last used; -1: the server doesn't say

@@ -11,15 +11,15 @@ import (
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 )
 
-// A fold is keys whose names differ in numbers alone, and whose values look alike.
+// A fold is a set of keys with names that differ in numbers alone, and with values of one form.
 type fold struct {
 	pattern string
 	keys    int
 	first   verdict.Verdict
 }
 
-// A folds is what may be a lock, and need not be, by the patterns of its names. It is bounded, however many keys
-// there are: when there are too many patterns, all of what begins alike is one.
+// A folds holds the possible locks by the patterns of their names. It is bounded, however many keys there
+// are: when there are too many patterns, all names that begin alike are one.
 type folds struct {
 	all    map[[2]string]*fold // by pattern and format
 	coarse bool

@@ -195,8 +195,7 @@ func (a *app) lens() (verdict.Lens, protocol.Algorithm, error) {
 	return verdict.Lens{Tokens: true}, nil, err
 }
 
-// A looker looks at a key in place of a lock, so that the engine lends it a connection and
-// bounds the time it takes.
+// A looker looks at a key in place of a lock, so that the engine lends it a connection and bounds its time.
 type looker struct {
 	txlock.Guarded
 	lens   verdict.Lens

@@ -14,8 +14,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/dialect"
 )
 
-// outages tells of each time in which a lock can't be renewed: at its beginning, with what will
-// come of it, and at its end.
+// outages report each failing time of renewals: its beginning, with the end of the lease, and its end.
 type outages struct {
 	say func(format string, args ...any)
 

@@ -12,8 +12,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/dialect"
 )
 
-// A mixtures is the kinds of locks by the groups that their keys' names make. It keeps 16 bytes or so of
-// each group, and the names of those alone where kinds meet.
+// A mixtures holds the kinds of locks by the groups of their keys' names. It keeps 16 bytes or so of each
+// group, and only the names of groups with several kinds.
 type mixtures struct {
 	seed  maphash.Seed
 	kinds map[uint64]uint32 // bits: positions in seen, and unsure
@@ -58,10 +58,10 @@ func group(key string) string {
 	return folder + "*"
 }
 
-// unsure says of a group that some of it need not be locks.
+// unsure marks a group with keys that need not be locks.
 const unsure = 1 << 31
 
-// A mixture is what keys of one group hold, and can't hold safely.
+// A mixture is a group of keys with kinds of locks that can't be mixed safely.
 type mixture struct {
 	Prefix string   `json:"prefix"`
 	Kinds  []string `json:"kinds"`

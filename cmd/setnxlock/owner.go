@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// An owner is who takes locks here, as their tokens tell it to whoever looks at the key:
-// "web1:4711/nightly". The zero owner is nobody: its tokens are random and nothing else.
+// An owner is the taker of locks here, as their tokens name it: "web1:4711/nightly". The zero owner has no
+// name: its tokens are random and nothing else.
 type owner struct {
 	takes bool // locks: otherwise there is nothing to name
 	name  string

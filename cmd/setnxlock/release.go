@@ -91,7 +91,7 @@ type releaseFlags struct {
 	force, yes, notALock, asJSON bool
 }
 
-// A jsonRelease is what was on the keys that release --force was given, and which of them it removed.
+// A jsonRelease lists the locks on the keys of release --force, and the removed keys.
 type jsonRelease struct {
 	Removed []string  `json:"removed"`
 	Locks   []jsonKey `json:"locks"`

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// reminded is how long what does not change from run to run is not said again: cron sends a mail for each.
+// reminded is the time before an unchanged fact is said again: cron sends a mail for each.
 const reminded = 24 * time.Hour
 
-// A reminder knows what was said, and when. It stands in the file of what servers answered; where that
-// can't be kept, all is said each time.
+// A reminder knows the facts said, and when. It stands in the cache's file; without a file, all is said each
+// time.
 type reminder struct {
 	mu    sync.Mutex
 	said  map[string]time.Time

@@ -113,7 +113,7 @@ const (
 	outcomeLeft    = "left"
 )
 
-// A remedy is what would be done about a key, and what became of it.
+// A remedy is the plan for one key, and its outcome.
 type remedy struct {
 	Key      string   `json:"key"`
 	Action   string   `json:"action"` // "remove", "expire" or "leave"
@@ -123,7 +123,7 @@ type remedy struct {
 	was      verdict.Verdict
 }
 
-// An evidence is what was seen of a key.
+// An evidence is the sight of a key that speaks for its remedy.
 type evidence struct {
 	First      time.Time `json:"first_seen"`
 	Last       time.Time `json:"last_seen"`
@@ -251,7 +251,7 @@ func (a *app) suspects(ctx context.Context, c redis.Conn, keys []string, f repai
 	return seen, looked, err
 }
 
-// A repairing is whose locks are to be repaired.
+// A repairing names the clients of the locks to be repaired.
 type repairing struct {
 	name   string
 	format dialect.Format // of a client

@@ -33,7 +33,7 @@ type options struct {
 
 const defaultRedis = "127.0.0.1:6379"
 
-// defaultTimeout is longer where tests run the command on a machine that may stand still.
+// defaultTimeout is longer in tests, whose machine may stand still.
 var defaultTimeout = 5 * time.Second
 
 func (a *app) rootCommand() *cobra.Command {

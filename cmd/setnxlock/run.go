@@ -294,7 +294,7 @@ func systemError(err error) error {
 	return err
 }
 
-// held is a lock that was obtained, and what it is on.
+// held is an obtained lock and its target.
 type held struct {
 	*compat.Lock
 	*target
@@ -501,7 +501,7 @@ func (a *app) release(h *held, signals *signals) error {
 	return err
 }
 
-// forever is the wait that has no end.
+// forever is an endless wait.
 const forever wait = -1
 
 // wait is the flag's value: a duration, or forever.

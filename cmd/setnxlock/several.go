@@ -94,7 +94,7 @@ func heldTogether(all []verdict.Verdict) string {
 	return ""
 }
 
-// A jsonSeveral is what is on several keys, for machines.
+// A jsonSeveral is the verdict on several keys, for machines.
 type jsonSeveral struct {
 	jsonKey            // of all of them, as if they were one
 	Keys     []jsonKey `json:"keys"`

@@ -106,7 +106,7 @@ func (f *surveyFlags) valid() error {
 	return nil
 }
 
-// sureness is how sure it is that something is a lock, the least first.
+// sureness orders the degrees of certainty, the least first.
 var sureness = []verdict.Sure{verdict.Possible, verdict.Likely, verdict.Certain}
 
 // wants reports whether a lock is to be listed.
@@ -136,7 +136,7 @@ type report interface {
 	end(s *survey) error
 }
 
-// A survey is what is left in memory of all keys that were looked at.
+// A survey keeps in memory the sums over all keys.
 type survey struct {
 	keys, found int // looked at; that look like locks
 	mixtures    mixtures

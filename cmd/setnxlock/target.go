@@ -17,7 +17,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/redlock"
 )
 
-// A target is what is locked, and by which lock.
+// A target is a lock and the keys that it locks.
 type target struct {
 	at    *deployment
 	locks *compat.Locker                                   // without a prefix: key has it
@@ -172,8 +172,8 @@ func (a *app) lockOn(ctx context.Context, n node, cluster bool, keys []string, f
 	return multilock.New(n.source, c.Algorithm), nil
 }
 
-// A lazyBackend is the lock on a server of a quorum that may be away when the lock for
-// it is to be chosen: then it is chosen once the server is back.
+// A lazyBackend is the lock on a server of a quorum. If the server is away when the lock is to be chosen, the
+// choice waits until it is back.
 type lazyBackend struct {
 	choose func(context.Context) (compat.Backend, error)
 	mu     sync.Mutex

@@ -11,9 +11,8 @@ import (
 	"golang.org/x/term"
 )
 
-// A terminal is the controlling one, which a foreground job shares: only the
-// group that has it may read it, and Ctrl-C and Ctrl-Z go to that group. Its
-// methods do nothing on nil.
+// A terminal is the controlling one. A foreground job shares it: only the group that has it may read it, and
+// Ctrl-C and Ctrl-Z go to that group. Its methods do nothing on nil.
 type terminal struct {
 	tty   *os.File
 	group int // ours

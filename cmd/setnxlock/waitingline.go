@@ -16,9 +16,9 @@ import (
 	"golang.org/x/term"
 )
 
-// A waitingLine tells what the wait is for: at a terminal on one line that is drawn anew and wiped at
-// the end; elsewhere, where lines stay, by one at the beginning and one every few minutes. Its methods do
-// nothing on nil: with -q nothing is told.
+// A waitingLine shows the reason of a wait: at a terminal on one line that is drawn anew and wiped at the
+// end; elsewhere, where lines stay, on one line at the beginning and one every few minutes. Its methods do
+// nothing on nil: with -q nothing is shown.
 type waitingLine struct {
 	out   *os.File
 	say   func(format string, args ...any) // nil at a terminal

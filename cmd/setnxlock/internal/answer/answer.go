@@ -13,8 +13,8 @@ import (
 	"unicode/utf8"
 )
 
-// Schema is the version of what --json prints. It grows when a field goes, or changes its type or
-// its meaning; a new field leaves it as it is.
+// Schema is the version of the JSON. It grows when a field goes, or changes its type or its meaning; a new
+// field leaves it as it is.
 const Schema = 1
 
 // Write writes an object that begins with the version of its schema, on many lines.

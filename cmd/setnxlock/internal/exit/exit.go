@@ -9,15 +9,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The statuses that all commands share, from sysexits.h and from the shell.
+// The statuses of all commands, from sysexits.h and from the shell.
 const (
 	Wrong    = 64  // EX_USAGE
 	Software = 70  // EX_SOFTWARE
 	Signal   = 128 // the shell's: plus the signal's number
 )
 
-// A Failure is an error with the exit status it ends the program with. With a nil Err it is a status
-// that needs no words: the child's.
+// A Failure is an error with the program's exit status. A nil Err means a status without words: the child's.
 type Failure struct {
 	Status int
 	Err    error

@@ -16,8 +16,8 @@ import (
 // HTML is written as it is.
 type HTML string
 
-// A Writer writes HTML. What it is given is text, and escaped; it belongs between
-// tags or between the quotes of an attribute.
+// A Writer writes HTML. It escapes its arguments as text, for the place between tags or between the quotes of
+// an attribute.
 type Writer struct{ b strings.Builder }
 
 // Put writes by a format of fmt's. Of its arguments, strings, ints and HTML, only HTML is written as
@@ -64,7 +64,7 @@ func Fill(text string, holes map[string]HTML) HTML {
 	return HTML(strings.NewReplacer(list...).Replace(text))
 }
 
-// A Page is a whole document. It loads its sheets, and runs and loads nothing else but what Allow names.
+// A Page is a whole document. It loads its sheets, and runs and loads nothing else but the sources in Allow.
 type Page struct {
 	Title  string
 	Allow  []string // directives of a Content-Security-Policy: "script-src 'sha256-…'"

@@ -110,7 +110,7 @@ func (k client) release(c *protocol.Conn, l protocol.Lease) error {
 	return released(c.Do("DEL", l.Key))
 }
 
-// compareAndDelete is the release script that all of them use.
+// compareAndDelete is the release script of all of them.
 const compareAndDelete = `if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end`
 
 func released(n any, err error) error {

@@ -19,7 +19,7 @@ var pairs string
 //go:embed page
 var pageFiles embed.FS
 
-// A fleet is one side of a mixture, and what each of the others does beside it.
+// A fleet is one side of a mixture, with the effect of each other side.
 type fleet struct {
 	Party
 	beside []beside

@@ -96,7 +96,7 @@ var locks = sync.OnceValue(func() race.Locks {
 	return all
 })
 
-// A lineup is parties, the first of those that behave alike, which has the others in it.
+// A lineup lists parties. Of parties that behave alike the first stands for the others.
 type lineup struct {
 	all []Party
 	at  map[string]int // by all that others can notice
@@ -197,7 +197,7 @@ func (l *lineup) ours(key string, p Party) {
 	l.add(p, key)
 }
 
-// tokens are our locks that write them.
+// tokens are our locks of tokens.
 var tokens = []struct {
 	name, says string
 	make       func(token func() string) protocol.Algorithm

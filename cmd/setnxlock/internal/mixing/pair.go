@@ -10,7 +10,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race"
 )
 
-// A Verdict is what happens when two fleets lock the same key.
+// A Verdict tells how two fleets fare on the same key.
 type Verdict struct {
 	A, B Party // in the order of Parties; the same party twice is a fleet by itself
 
@@ -20,7 +20,7 @@ type Verdict struct {
 	States int
 }
 
-// A Clash is a shortest way to two holders among those that need the least.
+// A Clash is a shortest way to two holders among the least demanding ones.
 type Clash struct {
 	Grade    Grade  `json:"grade"`
 	Needs    Needs  `json:"-"`
@@ -29,8 +29,8 @@ type Clash struct {
 	Text     string `json:"text"`     // "C1 and C2 both hold the lock"
 }
 
-// A Grade says what it takes for two clients to hold a lock at once. Each grade takes more than the
-// one before.
+// A Grade tells how much it takes for two clients to hold a lock at once. Each grade takes more than the one
+// before.
 type Grade string
 
 const (
@@ -57,7 +57,7 @@ type Stuck struct {
 	Schedule string `json:"schedule"`
 }
 
-// When says what happened before the key was stuck.
+// When names the event before the key was stuck.
 type When string
 
 const (
@@ -108,7 +108,7 @@ func base(clients, attempts, ticks int, parties ...string) race.Config {
 	return c
 }
 
-// A stage is an exploration that looks for two holders, and what it needs.
+// A stage is an exploration for two holders, under its conditions.
 type stage struct {
 	Grade
 	ticks int
@@ -117,7 +117,7 @@ type stage struct {
 	late  int
 }
 
-// stages are ordered by what they need.
+// stages are ordered by their conditions, the weakest first.
 var stages = []stage{
 	{Grade: AtOnce, late: -1},
 	{Grade: Takeover, late: -1, given: true},

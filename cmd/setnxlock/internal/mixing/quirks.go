@@ -7,8 +7,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/dialect"
 )
 
-// quirks describes behaviour of a client that its format does not: how its language reads the
-// value, and what it does if the key has vanished or is empty.
+// quirks describes the behaviour of a client beyond its format: how its language reads the value, and how it
+// treats a vanished or empty key.
 type quirks struct {
 	reader
 	gone  gone
@@ -25,7 +25,7 @@ type quirks struct {
 	Source string
 }
 
-// gone is what a client does when the key vanishes between SETNX and GET.
+// gone is a client's reaction to a key that vanishes between SETNX and GET.
 type gone uint8
 
 const (
@@ -59,8 +59,8 @@ func (m quirks) margins(f dialect.Format) []time.Duration {
 	return []time.Duration{time.Second}
 }
 
-// quirksOf has the clients that read the value, from their source code; where the executed table
-// has the client, the two agree. Token clients that are missing here do not read the value.
+// quirksOf describes the clients that read the value, from their source code; the executed table agrees where
+// it has the client. Token clients that are missing here do not read the value.
 var quirksOf = sync.OnceValue(func() map[string]quirks {
 	return map[string]quirks{
 		"redis-docs":          {reader: dutiful, gone: goneHeld, Source: "the page of SETNX; it leaves the reading to the reader"},

@@ -53,7 +53,7 @@ func (r *run) take(c *client, value string, lease time.Duration) {
 	}
 }
 
-// An executed is a command of a client's, and what is known of it.
+// An executed is a command of a client, with its answer and its circumstances.
 type executed struct {
 	args    []string
 	answer  any

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// habits are what a client has been seen to do, in order.
+// habits are a client's actions so far, in order.
 type habits struct {
 	done  []string
 	looks bool // its last command looked at the key
@@ -26,7 +26,7 @@ func (h *habits) does(script bool, what string) {
 //go:embed known.txt
 var knownText string
 
-// known are the locks by what each can be seen to do, as a test saw it on a real server: a line each.
+// known lists the locks with their habits, as a test saw them on a real server: a line each.
 var known = sync.OnceValue(func() map[string][]string {
 	all := map[string][]string{}
 	for line := range strings.Lines(knownText) {

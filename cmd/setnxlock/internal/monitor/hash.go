@@ -10,7 +10,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race"
 )
 
-// mode is the field of a hash that names no holder: Redisson's locks for readers and writers say there what they are.
+// mode is the field of a hash without a holder: Redisson's locks for readers and writers keep their mode
+// there.
 const mode = "mode"
 
 // field returns the field of a hash by which a command, or its script, names the holder; "": none.

@@ -19,7 +19,8 @@ type line struct {
 	args   []string
 }
 
-// What stands before a line of MONITOR's (a container's time stamp, the name of its service) has no quotes: else it is an argument.
+// The text before a line of MONITOR's (a container's time stamp, the name of its service) has no quotes: else
+// it is an argument.
 var forms = sync.OnceValue(func() (f struct{ line, unnamed, begun, holder *regexp.Regexp }) {
 	f.line = regexp.MustCompile(`^(?:[^"]*[\s|])??\+?(\d+)\.(\d{6}) \[(\d+) (\S+)\] (".*")$`)
 	f.unnamed = regexp.MustCompile(`^\+?\d+\.\d{6} (\(db \d+\) )?"`)
@@ -29,7 +30,7 @@ var forms = sync.OnceValue(func() (f struct{ line, unnamed, begun, holder *regex
 	return f
 })
 
-// A Skipped is the lines of a log that are none of MONITOR's, or are cut off: nothing is known of what they say.
+// A Skipped counts the lines of a log that are not MONITOR's, or are cut off.
 type Skipped struct {
 	Lines int    `json:"lines"`
 	First string `json:"first,omitempty"` // where, and how it begins

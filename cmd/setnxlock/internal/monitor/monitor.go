@@ -28,13 +28,13 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race"
 )
 
-// Options say what Read looks at. Their zero values are defaults.
+// Options choose the key and the server for Read. Their zero values are defaults.
 type Options struct {
 	Key    string // default: the one that is asked for most often as a lock is
 	Server string // a version of oldredis, 2.6 or later: those before name no clients; default "8.6"
 }
 
-// A Log is what was found.
+// A Log holds the results.
 type Log struct {
 	Trace   race.Trace `json:"trace"` // without a schedule: it was not found by the explorer
 	Keys    []string   `json:"keys"`  // all that are asked for as locks are, the most often asked for first
@@ -49,7 +49,7 @@ type Log struct {
 	Way      *Way      `json:"way"`      // into the explorer; null: no lock is known that does the same
 }
 
-// Follows says which lock a client follows, judged by its commands.
+// Follows names the locks that a client may follow, judged by its commands.
 type Follows struct {
 	Client  string   `json:"client"`  // its name in the trace
 	Address string   `json:"address"` // its name in the log, or several

@@ -16,7 +16,7 @@ import (
 // longest is for how long nothing may happen in a log.
 const longest = 30 * 24 * time.Hour
 
-// A run is a log that runs again.
+// A run executes a log again.
 type run struct {
 	key     string
 	server  *oldredis.Server
@@ -33,7 +33,7 @@ type run struct {
 	unjudged string // why nothing is judged any more
 }
 
-// A client is an address of the log, or several: who knows the holder's token has it from the holder.
+// A client is an address of the log, or several: a sender with the holder's token has it from the holder.
 type client struct {
 	name      string
 	addresses []string
@@ -154,7 +154,8 @@ func (r *run) client(address, id string) *client {
 	return c
 }
 
-// A write is what a client sends at once: a command with what its script runs, or what stands between MULTI and EXEC.
+// A write is one sending of a client: a command with its script's commands, or the commands between MULTI and
+// EXEC.
 type write struct {
 	at            time.Time
 	lines, script []line

@@ -19,7 +19,7 @@ type Held struct {
 	At     int    `json:"at"`
 }
 
-// A Both is a time at which two held it.
+// A Both is a time with two holders.
 type Both struct {
 	Clients [2]string `json:"clients"`
 	From    int64     `json:"from_ms"`
@@ -27,7 +27,7 @@ type Both struct {
 	Step    int       `json:"step"`  // from which on
 }
 
-// A Removed is a lock that another client removed, or replaced.
+// A Removed is a lock removed or replaced by another client.
 type Removed struct {
 	Step  int    `json:"step"`
 	At    int64  `json:"at_ms"`

@@ -12,9 +12,9 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
 )
 
-// A Way leads from the log into the explorer: a schedule of locks that do what the clients did, step by step. After each
-// step of the log it was looked that the key and who holds the lock are the same there. A lock that is written out can't
-// extend: its client releases it at that moment, and takes it again.
+// A Way leads from the log into the explorer: a schedule of locks with the clients' steps. After each step of
+// the log the key and the holder are the same there. A lock that is written out can't extend: its client
+// releases it at that moment, and takes it again.
 type Way struct {
 	Locks    string `json:"locks"`    // one for each client, with plus signs between them
 	Schedule string `json:"schedule"` // to the state after step Step
@@ -87,7 +87,7 @@ func likeAll(follows []Follows) []string {
 	return list
 }
 
-// What Redisson's lock and unlock do, without messages.
+// Redisson's lock and unlock, without messages.
 const (
 	hashTake = "if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then " +
 		"redis.call('HINCRBY', KEYS[1], ARGV[1], 1) redis.call('PEXPIRE', KEYS[1], ARGV[2]) return nil end return redis.call('PTTL', KEYS[1])"
@@ -95,7 +95,7 @@ const (
 		"if redis.call('HINCRBY', KEYS[1], ARGV[1], -1) > 0 then return 0 end redis.call('DEL', KEYS[1]) return 1"
 )
 
-// takes and frees write out the habits that need no more than their name.
+// takes and frees write out each habit by its name alone.
 var (
 	takes = map[string]string{
 		"takes it with SET NX and a TTL": "SET KEY TOKEN NX PX TTLMS\nOK = mine",

@@ -50,7 +50,7 @@ func escaped(text string, but rune) string {
 	return b.String()
 }
 
-// A Page passes on text with the ends of its lines; all else that a terminal obeys is escaped.
+// A Page passes on text with the ends of its lines, and escapes all else for a terminal.
 type Page struct{ W io.Writer }
 
 func (p Page) Write(text []byte) (int, error) {

@@ -26,8 +26,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// families are the metrics, in the order of the file. A test of compat/adapter/prometheus holds
-// what they share to what is registered there.
+// families are the metrics, in the order of the file. A test of compat/adapter/prometheus compares the shared
+// ones with the registered ones there.
 var families = []struct{ name, kind, help string }{
 	{"setnxlock_acquisitions_total", "counter", "Locks that were obtained, by how: free, taken over, resolved, adopted, handed off."},
 	{"setnxlock_attempts_total", "counter", "Single attempts to take a lock that did not obtain it, by outcome: held, not sent, unknown, refused."},
@@ -57,7 +57,7 @@ const (
 	atEnd   = 5 * time.Second // of Close, with all that may hang
 )
 
-// A File is what one run adds to the metrics of one lock.
+// A File adds one run's figures to the metrics of one lock.
 type File struct {
 	name, lock string
 	changed    chan struct{} // something that is to be seen at once

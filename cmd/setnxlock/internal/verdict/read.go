@@ -16,7 +16,7 @@ import (
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
-// A Content is what one look at a key showed.
+// A Content is the result of one look at a key.
 type Content struct {
 	Key   string
 	Type  string        // as TYPE says it: "none", "string", "hash", …
@@ -293,7 +293,7 @@ func passed(value string, now time.Time) bool {
 	})
 }
 
-// beside are the names of the keys that our locks keep beside a key.
+// beside lists the names of the keys that our locks keep beside a key.
 var beside = []string{"fence", "readers", "waiting", "queue", "next", "mutex", "waiters", "wake", "limit"}
 
 // Beside takes apart the name of a key beside another, by protocol.Aux: the other key, and "fence",

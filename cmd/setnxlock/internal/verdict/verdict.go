@@ -25,7 +25,7 @@ import (
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
-// A Verdict is what one look at a key, or at several that are locked as one, showed.
+// A Verdict judges one look at a key, or at several that are locked as one.
 type Verdict struct {
 	protocol.State
 
@@ -45,7 +45,7 @@ type Verdict struct {
 	vague bool // any text is such a value, or every holder's is the same, or no client has such a one there
 }
 
-// Sure is how sure it is that a value is a lock of certain clients.
+// Sure tells how sure it is that a value is a lock of certain clients.
 type Sure string
 
 const (
@@ -54,7 +54,7 @@ const (
 	Possible Sure = "possible" // ordinary data look the same
 )
 
-// A Lock is a kind of lock that is more than one string on one key.
+// A Lock is a kind of lock of more than one string on one key.
 type Lock string
 
 const (
@@ -66,7 +66,7 @@ const (
 	NoLock Lock = "no lock"  // a list, a set, …
 )
 
-// A Lens is the lock that a key is read for. The zero Lens reads it as what it looks like.
+// A Lens is the lock for which a key is read. The zero Lens reads it by its form.
 type Lens struct {
 	Time   *getsetlock.Dialect // a lock of times, in this dialect
 	Tokens bool                // a lock of tokens, which never looks at a value

@@ -148,7 +148,7 @@ func (t *trial) turn(ctx context.Context) (figures, error) {
 	select {
 	case <-ended:
 	case <-time.After(time.Minute):
-		return figures{}, errors.New("it does not come back")
+		return figures{}, errors.New("a client does not come back")
 	}
 
 	var f figures
@@ -161,7 +161,7 @@ func (t *trial) turn(ctx context.Context) (figures, error) {
 		return f, err
 	}
 	if len(pairs) == 0 {
-		return f, fmt.Errorf("not one lock in %v", took)
+		return f, fmt.Errorf("no lock was taken within %v", took)
 	}
 	slices.Sort(pairs)
 	n := float64(len(pairs))

@@ -78,7 +78,7 @@ func Find(name string) (Party, error) {
 	if len(found) == 1 {
 		return found[0], nil
 	}
-	return Party{}, fmt.Errorf("mixing: no party %q: see setnxlock race mixing --list", name)
+	return Party{}, fmt.Errorf("mixing: there is no fleet %q: setnxlock race mixing --list names them", name)
 }
 
 // Locks returns the parties as package race runs them.

@@ -56,7 +56,7 @@ func parse(text string) ([]line, Skipped, error) {
 			continue
 		}
 		if forms().unnamed.MatchString(s) && unnamed == nil {
-			unnamed = fmt.Errorf("line %d names no client: MONITOR does so since Redis 2.6, and without it nobody can tell who holds the lock", n)
+			unnamed = fmt.Errorf("line %d names no client, and without it the holder is unknown: MONITOR names clients since Redis 2.6", n)
 		}
 		if skipped.Lines++; skipped.Lines == 1 {
 			skipped.First, why = fmt.Sprintf("line %d: %.60q", n, s), fmt.Errorf("line %d %w", n, err)
@@ -64,7 +64,7 @@ func parse(text string) ([]line, Skipped, error) {
 		skipped.Last = forms().begun.MatchString(s)
 	}
 	if all == nil {
-		return nil, skipped, cmp.Or(unnamed, why, errors.New("no line of MONITOR's"))
+		return nil, skipped, cmp.Or(unnamed, why, errors.New("the log has no line of MONITOR's"))
 	}
 	return all, skipped, nil
 }

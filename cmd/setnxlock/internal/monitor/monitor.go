@@ -74,7 +74,7 @@ func Read(text string, o Options) (Log, error) {
 	keys := lockKeys(lines)
 	key := cmp.Or(o.Key, append(keys, "")[0])
 	if key == "" {
-		return Log{}, errors.New("monitor: no key is taken as a lock is: with SETNX, SET NX, GETSET, RENAMENX, or a script")
+		return Log{}, errors.New("monitor: the log has no key that is taken as a lock is, by SETNX, SET NX, GETSET, RENAMENX or a script")
 	}
 	r, err := newRun(key, cmp.Or(o.Server, "8.6"), lines[0].at)
 	if err != nil {

@@ -86,12 +86,12 @@ func TestPooled(t *testing.T) {
 
 func TestReadRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                             "no line of MONITOR's",
+		"":                             "the log has no line of MONITOR's",
 		"hello":                        "line 1 is none of MONITOR's",
 		`1700000000.000000 "get" "k"`:  "names no client",
 		`1.000000 (db 2) "get" "k"`:    "names no client",
 		`1.000000 [0 a:1] "get" "k`:    "none of MONITOR's",
-		`1.000000 [0 a:1] "get" "k"`:   "no key is taken as a lock is",
+		`1.000000 [0 a:1] "get" "k"`:   "no key that is taken as a lock is",
 		`1.000000 [0 a:1] "get" x "k"`: "no quoted argument",
 	} {
 		if _, err := Read(text, Options{}); err == nil || !strings.Contains(err.Error(), want) {

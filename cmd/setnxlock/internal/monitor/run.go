@@ -172,7 +172,7 @@ func (r *run) event(c *client, w write) error {
 		return fmt.Errorf("more than %d commands concern the key %q: cut the log", most, r.key)
 	}
 	if at.Sub(r.now) > longest {
-		return fmt.Errorf("nothing happens for %v: these are several logs", at.Sub(r.now))
+		return fmt.Errorf("nothing happens for %v: cut the log, it holds several", at.Sub(r.now))
 	}
 	if at.After(r.now) {
 		r.server.Advance(at.Sub(r.now))

@@ -45,7 +45,7 @@ var families = []struct{ name, kind, help string }{
 
 var (
 	// ErrForeign means that a file has lines in it that are none of ours: it is not written over.
-	ErrForeign = errors.New("it holds something else than metrics of setnxlock")
+	ErrForeign = errors.New("it holds other lines than metrics of setnxlock")
 
 	errIrregular = errors.New("it is not a regular file")
 	errLate      = errors.New("the file can't be written in time")

@@ -197,7 +197,8 @@ func parseAddresses(of string, list []string) (all []address, err error) {
 func alikeInTLS(all []address) error {
 	for _, at := range all {
 		if at.tls != all[0].tls {
-			return exit.Misuse("some addresses have TLS (rediss://) and others have none", "rediss:// before each of them, or before none")
+			return exit.Misuse("some addresses have TLS (rediss://) and others have none",
+				"rediss:// before each of them, or before none")
 		}
 	}
 	return nil

@@ -197,7 +197,8 @@ func (c claim) check(t *testing.T, address, key string) {
 	agree(t, address, []string{key}, c.flags, c.says, c.run)
 }
 
-// agree demands that inspect and release say the status, that release refuses to do more unasked, and that run exits with the other.
+// agree demands that inspect and release say the status, that release does no more unasked, and that run exits with the
+// other.
 func agree(t *testing.T, address string, keys, flags []string, says string, run int) {
 	t.Helper()
 	var st jsonKey
@@ -210,7 +211,8 @@ func agree(t *testing.T, address string, keys, flags []string, says string, run 
 	if !slices.ContainsFunc(shows, func(m []string) bool { return m[1] == says }) {
 		t.Errorf("release shows %q, want %s\n%s", shows, says, out)
 	}
-	if want := map[bool]int{true: 0, false: exit.Wrong}[says == "free"]; len(keys) == 1 && !slices.Contains(flags, "redlock") && status != want && says != "foreign" {
+	want := map[bool]int{true: 0, false: exit.Wrong}[says == "free"]
+	if len(keys) == 1 && !slices.Contains(flags, "redlock") && status != want && says != "foreign" {
 		t.Errorf("release: %d, want %d\n%s", status, want, out)
 	}
 	out, status = command(t, address, slices.Concat([]string{"run", "--try"}, flags, keys, []string{"--", "true"})...)

@@ -89,7 +89,8 @@ func (a *app) connect(ctx context.Context) (*deployment, error) {
 // oneServer refuses flags with several servers, for commands that read the keys of one.
 func (a *app) oneServer() error {
 	if len(a.redis.list) > 1 || a.cluster {
-		return exit.Misuse("this command reads one server, and --redis names several or a cluster", "give the address of one; of a cluster, of one master after the other")
+		return exit.Misuse("this command reads one server, and --redis names several or a cluster",
+			"give the address of one; of a cluster, of one master after the other")
 	}
 	return nil
 }
@@ -133,7 +134,8 @@ func (a *app) deployment() (*deployment, error) {
 	case a.cluster:
 		return a.clusterDeployment(at)
 	case len(at) > 1 && a.algorithm != "redlock":
-		return nil, exit.Misuse("--redis names several servers", "--algorithm redlock takes its locks on a majority of them; --cluster says that they are nodes of one cluster")
+		return nil, exit.Misuse("--redis names several servers",
+			"--algorithm redlock takes its locks on a majority of them; --cluster says that they are nodes of one cluster")
 	}
 	p := &deployment{}
 	for _, one := range at {

@@ -349,7 +349,8 @@ func TestWaitCoversTheServer(t *testing.T) {
 func waitsInVain(t *testing.T, address string, flags []string, said string) {
 	t.Helper()
 	for wait := 300 * time.Millisecond; ; wait *= 2 { // on a busy machine it may not come to connect in that time
-		_, errs, status := cli(t, using(address), append(append([]string{"run", "--wait", wait.String()}, flags...), "job", "--", "true")...)
+		args := append(append([]string{"run", "--wait", wait.String()}, flags...), "job", "--", "true")
+		_, errs, status := cli(t, using(address), args...)
 		if strings.Contains(errs, "no answer; tried for") && wait < patience {
 			continue
 		}

@@ -39,7 +39,8 @@ func (a *app) sentinelDeployment(master []address) (*deployment, error) {
 		return nil, err
 	}
 	if len(master) > 1 {
-		return nil, exit.Misuse("--sentinel allows one --redis at most", "its user, password, database and TLS are the master's")
+		return nil, exit.Misuse("--sentinel allows one --redis at most",
+			"its user, password, database and TLS are the master's")
 	}
 	named := append(slices.Clip(master), sentinels...) // by the user
 	if len(master) == 0 {
@@ -61,7 +62,8 @@ func (a *app) sentinelDeployment(master []address) (*deployment, error) {
 	for i, at := range sentinels {
 		at, _ = new(secrets).login(at) // a Sentinel has a password of its own, or none
 		if at.network != "tcp" || at.db != 0 || like.network != "tcp" {
-			return nil, exit.Misuse("--sentinel allows no socket and no database in an address, and no socket of the master", sentinelHint)
+			return nil, exit.Misuse("--sentinel allows no socket and no database in an address, and no socket of the master",
+				sentinelHint)
 		}
 		sentinels[i] = at
 		hosts, known[at.host] = append(hosts, at.host), at

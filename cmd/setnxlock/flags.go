@@ -30,15 +30,17 @@ const dialectHelp = `--dialect
 
 // pageCommand makes a command that prints a page and speaks to no server.
 func (a *app) pageCommand(use, short, long string, page func(root *cobra.Command) string) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, Long: long, Annotations: exit.Alone(""), RunE: func(cmd *cobra.Command, _ []string) error {
+	cmd := &cobra.Command{Use: use, Short: short, Long: long, Annotations: exit.Alone("")}
+	cmd.RunE = func(*cobra.Command, []string) error {
 		_, err := io.WriteString(a.out, page(cmd.Root()))
 		return err
-	}}
+	}
+	return cmd
 }
 
 func (a *app) flagsCommand() *cobra.Command {
 	return a.pageCommand("flags", "List the flags of all commands",
-		"Lists the flags of all commands that speak to a server, what their values may be, and the\nenvironment variables that stand for them.", flagsPage)
+		"Lists the flags of all commands that speak to a server, their values, and their environment variables.", flagsPage)
 }
 
 // flagsPage writes the page of setnxlock flags.

@@ -79,7 +79,9 @@ func (f *folds) list() (single []verdict.Verdict, several []*fold) {
 
 var nameParts = sync.OnceValue(func() (p struct{ uuid, word, digits, stars *regexp.Regexp }) {
 	p.uuid = regexp.MustCompile(`[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`)
-	p.word, p.digits, p.stars = regexp.MustCompile(`[\pL\p{Nd}]+`), regexp.MustCompile(`\p{Nd}+`), regexp.MustCompile(`\*+`)
+	p.word = regexp.MustCompile(`[\pL\p{Nd}]+`)
+	p.digits = regexp.MustCompile(`\p{Nd}+`)
+	p.stars = regexp.MustCompile(`\*+`)
 	return p
 })
 

@@ -31,7 +31,8 @@ import (
 // patience is how long tests wait for what others are about to do.
 const patience = time.Minute
 
-// startServer starts a server: "real" is the machine's redis-server, "down" none at all, all else an embedded one of that version.
+// startServer starts a server: "real" is the machine's redis-server, "down" none at all, all else an embedded one of that
+// version.
 func startServer(t testing.TB, version string) (address string) {
 	t.Helper()
 	switch version {

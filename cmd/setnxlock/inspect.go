@@ -157,7 +157,8 @@ func (a *app) viewOf(ctx context.Context, key string) (*target, error) {
 		return nil, err
 	}
 	if a.readable(split(key)) { // as it stands, whatever lock would be chosen for it
-		return &target{at: p, key: key, looks: func(ctx context.Context) ([]verdict.Verdict, error) { return a.lookAll(ctx, p.one(), []string{key}) }}, nil
+		look := func(ctx context.Context) ([]verdict.Verdict, error) { return a.lookAll(ctx, p.one(), []string{key}) }
+		return &target{at: p, key: key, looks: look}, nil
 	}
 	t, err := a.named(ctx, p, key, false, a.lockOptions())
 	if err != nil {

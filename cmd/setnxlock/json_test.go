@@ -86,7 +86,8 @@ func TestJSONIsWhatThePageSays(t *testing.T) {
 		named[name] = true
 	}
 	eachCommand(rootOf(), func(cmd *cobra.Command) {
-		if name := strings.TrimPrefix(cmd.CommandPath(), "setnxlock ") + " --json"; cmd.Flags().Lookup("json") != nil && !named[name] {
+		name := strings.TrimPrefix(cmd.CommandPath(), "setnxlock ") + " --json"
+		if cmd.Flags().Lookup("json") != nil && !named[name] {
 			t.Errorf("%s is not on the page", name)
 		}
 	})

@@ -130,8 +130,8 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: commandsOfScripts(map[string]func(script, []string){
-			"redis": script.redis, "quorum": script.quorum, "do": script.do, "exits": script.exits, "json": script.json, "aged": script.aged,
-			"clients": script.clients, "setnames": script.setnames, "commands": script.commands,
+			"redis": script.redis, "quorum": script.quorum, "do": script.do, "exits": script.exits,
+			"json": script.json, "aged": script.aged, "clients": script.clients, "setnames": script.setnames, "commands": script.commands,
 			"pages": script.pages, "exercises": script.exercises,
 		}),
 	})

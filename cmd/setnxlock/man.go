@@ -9,7 +9,8 @@ import (
 
 // manCommand makes the hidden command man, for makers of packages.
 func (a *app) manCommand() *cobra.Command {
-	cmd := a.pageCommand("man", "Write the manual page", "Writes the manual page, setnxlock(1), as troff, made of the help of all commands.", manual)
+	cmd := a.pageCommand("man", "Write the manual page",
+		"Writes the manual page, setnxlock(1), as troff, made of the help of all commands.", manual)
 	cmd.Hidden = true
 	return cmd
 }

@@ -145,7 +145,8 @@ func TestMessagesSayWhatWasSeenAndWhatToDo(t *testing.T) {
 	}
 }
 
-// startProtected starts a server in protected mode, and returns an address of this machine that it refuses: not the loopback's.
+// startProtected starts a server in protected mode, and returns an address of this machine that it refuses: not the
+// loopback's.
 func startProtected(t *testing.T) string {
 	t.Helper()
 	_, port, _ := net.SplitHostPort(realredis.Start(t, "--bind", "0.0.0.0", "--protected-mode", "yes"))

@@ -383,7 +383,8 @@ func (r *textReport) end(s *survey) error {
 		}
 		rows := [][]string{{"POSSIBLE", "KEYS", "FORMAT", "LOOKS LIKE"}}
 		for _, f := range several {
-			rows = append(rows, []string{printable(f.pattern), fmt.Sprintf("%d keys", f.keys), f.first.Format, firstThree(f.first.Clients)})
+			keys := fmt.Sprintf("%d keys", f.keys)
+			rows = append(rows, []string{printable(f.pattern), keys, f.first.Format, firstThree(f.first.Clients)})
 		}
 		r.columns(&b, rows)
 		b.WriteString("\n")

@@ -25,9 +25,9 @@ func TestSurveyFindsTheLocksOfManyFleets(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			address := startServer(t, version)
 			ahead := fmt.Sprint(now.Unix() + 60)
-			put(t, address, onKey{"jobs:a", ahead, 0}, onKey{"jobs:b", fmt.Sprint(now.Add(time.Minute).UnixMilli()), 0}, onKey{"dead", fmt.Sprint(now.Unix() - 60), 0},
-				onKey{"repaired", ahead, 30}, onKey{"token", someHex, 30}, onKey{"persistent", someHex, 0}, onKey{"mix.a", ahead, 0}, onKey{"mix.b", someHex, 30},
-				onKey{"user:1", `{"name": "Ada"}`, 0}, onKey{"token:fence", "17", 0})
+			put(t, address, onKey{"jobs:a", ahead, 0}, onKey{"jobs:b", fmt.Sprint(now.Add(time.Minute).UnixMilli()), 0},
+				onKey{"dead", fmt.Sprint(now.Unix() - 60), 0}, onKey{"repaired", ahead, 30}, onKey{"token", someHex, 30},
+				onKey{"persistent", someHex, 0}, onKey{"mix.a", ahead, 0}, onKey{"mix.b", someHex, 30}, onKey{"user:1", `{"name": "Ada"}`, 0}, onKey{"token:fence", "17", 0})
 			ask(t, address, "RPUSH", "list", "x")
 			for i := range 2500 {
 				ask(t, address, "SET", fmt.Sprintf("page:%d", i), "<html>")

@@ -105,10 +105,11 @@ var (
 	frees = map[string]string{
 		"releases it with DEL, without looking": "DEL KEY",
 		"releases it with GET, then DEL":        "GET KEY\nown = next\nelse = lost\nDEL KEY",
-		"releases it with WATCH and EXEC":       "WATCH KEY\nGET KEY\nown = next\nelse = lost\nMULTI\nDEL KEY\nEXEC\nnil = lost",
-		"releases it in a script":               "COMPARE-AND-DELETE KEY TOKEN\n0 = lost",
-		"releases it with DELIFEQ":              "DELEX KEY IFEQ TOKEN\n0 = lost",
-		"releases it with DELEX":                "DELEX KEY IFEQ TOKEN\n0 = lost",
+		"releases it with WATCH and EXEC": "WATCH KEY\nGET KEY\nown = next\nelse = lost\n" +
+			"MULTI\nDEL KEY\nEXEC\nnil = lost",
+		"releases it in a script":  "COMPARE-AND-DELETE KEY TOKEN\n0 = lost",
+		"releases it with DELIFEQ": "DELEX KEY IFEQ TOKEN\n0 = lost",
+		"releases it with DELEX":   "DELEX KEY IFEQ TOKEN\n0 = lost",
 	}
 )
 
@@ -121,7 +122,8 @@ func (r *run) written(does []string) string {
 		case "takes it with SETNX":
 			take = r.setnx(does)
 		case "takes it with HINCRBY, in a script":
-			return catalogue.FormName("EVAL \"" + hashTake + "\" 1 KEY TOKEN TTLMS\nnil = mine\nrelease\nEVAL \"" + hashFree + "\" 1 KEY TOKEN\nnil = lost")
+			take := "EVAL \"" + hashTake + "\" 1 KEY TOKEN TTLMS\nnil = mine"
+			return catalogue.FormName(take + "\nrelease\nEVAL \"" + hashFree + "\" 1 KEY TOKEN\nnil = lost")
 		}
 	}
 	switch {

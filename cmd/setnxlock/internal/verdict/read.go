@@ -238,7 +238,8 @@ const PairPrefix = "lock:owner:"
 
 // readers looks at key as at a lock for readers and a writer.
 func (s *Server) readers(c *protocol.Conn, now time.Time, one *Content, key string) error {
-	return one.composite(c, now, key, RW, rwlock.Read{Options: rwlock.Options{Millis: s.Millis, ServerClock: s.Millis, Prefer: rwlock.ReadersFirst}})
+	o := rwlock.Options{Millis: s.Millis, ServerClock: s.Millis, Prefer: rwlock.ReadersFirst}
+	return one.composite(c, now, key, RW, rwlock.Read{Options: o})
 }
 
 // slots looks at key as at a semaphore.

@@ -27,28 +27,21 @@ func (a *app) eachKeys(c redis.Conn, match string, yes bool, server *verdict.Ser
 	conn := protocol.NewConn(c)
 	given := map[string]struct{}{} // cursors
 	for cursor := "0"; ; {
-		reply, err := redis.Values(c.Do("SCAN", cursor, "MATCH", pattern, "COUNT", batch))
-		if errors.Is(conn.Lacks(err, "it has no SCAN", "KEYS"), protocol.ErrUnsafeServer) {
-			if a.sentinelHere(err) {
-				return a.notASentinel()
-			}
-			return a.allKeys(c, conn, pattern, yes, f)
-		}
-		var refused redis.Error
-		if errors.As(err, &refused) && denial(refused) == nil {
-			return otherScan(refused)
-		}
-		if err != nil && c.Err() != nil {
-			return conn.Denied(pattern, err)
-		}
 		var keys []string
+		reply, err := redis.Values(c.Do("SCAN", cursor, "MATCH", pattern, "COUNT", batch))
 		if err == nil {
 			_, err = redis.Scan(reply, &cursor, &keys)
 		}
+		var refused redis.Error
 		switch {
-		case errors.As(err, &refused):
+		case err == nil:
+		case errors.Is(conn.Lacks(err, "it has no SCAN", "KEYS"), protocol.ErrUnsafeServer) && a.sentinelHere(err):
+			return a.notASentinel()
+		case errors.Is(conn.Lacks(err, "it has no SCAN", "KEYS"), protocol.ErrUnsafeServer):
+			return a.allKeys(c, conn, pattern, yes, f)
+		case c.Err() != nil, errors.As(err, &refused) && denial(refused) != nil:
 			return conn.Denied(pattern, err)
-		case err != nil:
+		default:
 			return otherScan(err)
 		}
 		server.Millis, server.Part = true, true

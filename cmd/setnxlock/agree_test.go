@@ -33,11 +33,7 @@ func TestCommandsAgree(t *testing.T) {
 		return func(address, key string) { put(t, address, onKey{key, value, ttl}) }
 	}
 	held := func(args ...string) func(address, key string) {
-		return func(address, key string) {
-			if out, status := command(t, address, slices.Concat([]string{"run", "--detach", "--ttl", "10m"}, args, []string{key, "--", "true"})...); status != 0 {
-				t.Errorf("%q: %s", args, out)
-			}
-		}
+		return func(address, key string) { leave(t, address, append(slices.Clone(args), key)...) }
 	}
 	readers := func(until time.Time) func(address, key string) {
 		return func(address, key string) {
@@ -129,10 +125,8 @@ func TestCommandsAgreeOnSeveral(t *testing.T) {
 			{"one held", func(a, b string) { put(t, one, onKey{a, someHex, 600}) }, "held", 75, 0},
 			{"two clients", func(a, b string) { put(t, one, onKey{a, someHex, 600}, onKey{b, someHex[1:] + "0", 0}) }, "persistent", 75, 0},
 			{"one past", func(a, b string) { put(t, one, onKey{b, "1700000000", 0}) }, "dead", 75, 0},
-			{"ours", func(a, b string) { command(t, one, "run", "--detach", "--ttl", "10m", a, b, "--", "true") }, "held", 75, 0},
-			{"readers of one", func(a, b string) {
-				command(t, one, "run", "--detach", "--ttl", "10m", "--algorithm", "rw:read", b, "--", "true")
-			}, "held", 65, 0},
+			{"ours", func(a, b string) { leave(t, one, a, b) }, "held", 75, 0},
+			{"readers of one", func(a, b string) { leave(t, one, "--algorithm", "rw:read", b) }, "held", 65, 0},
 			{"Redisson", func(a, b string) {
 				if version != "2.4" {
 					ask(t, one, "EVAL", "redis.call('HSET', KEYS[1], ARGV[1], 1)", 1, b, someUUID+":57")
@@ -166,7 +160,7 @@ func TestCommandsAgreeOnSeveral(t *testing.T) {
 					put(t, s, onKey{key, someHex, 600})
 				}
 				if c.on < 0 {
-					command(t, all, slices.Concat([]string{"run", "--detach", "--ttl", "10m"}, redlock, []string{key, "--", "true"})...)
+					leave(t, all, append(slices.Clone(redlock), key)...)
 				}
 				agree(t, all, []string{key}, redlock, c.says, c.run)
 			})

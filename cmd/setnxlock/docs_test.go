@@ -348,7 +348,7 @@ func TestChoosingIsWhatDoctorSays(t *testing.T) {
 	}
 	for _, v := range slices.Concat(oldredis.Versions(), oldredis.Profiles(), oldredis.Today()) {
 		cmd := exec.Command("setnxlock", "doctor", "--json")
-		cmd.Env = append(os.Environ(), "SETNXLOCK_REDIS="+startServer(t, v))
+		cmd.Env = append(os.Environ(), using(startServer(t, v))...)
 		out, _ := cmd.Output()
 		var d diagnosis
 		if err := json.Unmarshal(out, &d); err != nil {

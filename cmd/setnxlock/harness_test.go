@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -248,6 +249,14 @@ func command(t testing.TB, address string, args ...string) (out string, status i
 	cmd.Stdout, cmd.Stderr = &b, &b
 	_, _, status = finish(t, cmd)
 	return b.String(), status
+}
+
+// leave takes a lock for ten minutes and leaves it held.
+func leave(t testing.TB, address string, args ...string) {
+	t.Helper()
+	if out, status := command(t, address, slices.Concat([]string{"run", "--detach", "--ttl", "10m"}, args, []string{"--", "true"})...); status != 0 {
+		t.Fatalf("%q: %d, %s", args, status, out)
+	}
 }
 
 // A show is a setnxlock that is running, and its puppet's strings.

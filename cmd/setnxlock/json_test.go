@@ -5,7 +5,6 @@ package main
 import (
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 
@@ -29,9 +28,7 @@ func TestJSONIsWhatThePageSays(t *testing.T) {
 		onKey{"lock:both", "1795238718:4711", 0}, onKey{"job:fence:{job}", "17", 0}, onKey{"\xff:fence:{\xff}", "17", 0})
 	put(t, other, onKey{"job:fence:{job}", "17", 0})
 	for _, args := range [][]string{{"own"}, {"--algorithm", "rw:read", "read"}, {"a", "b"}} {
-		if out, status := command(t, address, slices.Concat([]string{"run", "--detach", "--ttl", "10m"}, args, []string{"--", "true"})...); status != 0 {
-			t.Fatalf("%q: %d, %s", args, status, out)
-		}
+		leave(t, address, args...)
 	}
 	quorum := address + "," + other + ",127.0.0.1:1"
 	for _, c := range []struct {

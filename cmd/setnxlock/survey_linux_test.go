@@ -75,6 +75,6 @@ func (w *weigher) Write(p []byte) (int, error) {
 
 // underRace reports whether this binary has the race detector, which takes its own memory.
 func underRace() bool {
-	info, ok := debug.ReadBuildInfo()
-	return ok && slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-race" && s.Value == "true" })
+	info, _ := debug.ReadBuildInfo()
+	return slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }

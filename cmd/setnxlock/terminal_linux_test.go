@@ -176,9 +176,7 @@ func TestQuestionsPrecedeEveryChange(t *testing.T) {
 	t.Parallel()
 	old, real := startServer(t, "2.4"), startServer(t, "real")
 	put(t, old, onKey{"job:fence:{job}", "900", 0}, onKey{"resque:lock:a", "1700000000", 0}, onKey{"page", "<html>", 0})
-	if out, status := command(t, real, "run", "--owner", "nightly", "--detach", "job", "--", "true"); status != 0 {
-		t.Fatal(out)
-	}
+	leave(t, real, "--owner", "nightly", "job")
 	fences := []string{"fences", "--remove", "job"}
 	repair := []string{"repair", "--lease", "1s", "--match", "resque:lock:*"}
 	const passed = "900\n1 counter of fences\nThe next fence of these locks is 1. A storage that remembers a higher one\n" +

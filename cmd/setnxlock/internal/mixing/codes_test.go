@@ -16,9 +16,7 @@ func TestLongCodes(t *testing.T) {
 	if !*update { // asked for, by name
 		realredis.Long(t)
 	}
-	if underRace {
-		t.Skip("under the race detector TestVerdictsAreThoseOfTheSources computes a part")
-	}
+	skipUnderRace(t)
 	m := must.Get(Compute(context.Background(), Shown(), nil))(t)
 	now := m.Codes()
 	if *update {
@@ -30,10 +28,7 @@ func TestLongCodes(t *testing.T) {
 
 // The codes on disk are of all parties that are shown, and those of the page's parties are what the code computes.
 func TestCodesAreNotStale(t *testing.T) {
-	if underRace {
-		t.Skip("under the race detector TestVerdictsAreThoseOfTheSources computes a part")
-	}
-	m := must.Get(summary())(t)
+	m := computed(t)
 	lines := strings.Split(strings.TrimSuffix(pairs, "\n"), "\n")
 	if len(lines) != len(Shown()) {
 		t.Fatalf("pairs.txt has %d parties, want %d", len(lines), len(Shown()))

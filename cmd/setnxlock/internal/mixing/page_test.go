@@ -5,6 +5,8 @@ import (
 	"flag"
 	"os"
 	"regexp"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -33,12 +35,31 @@ func Summary() []Party {
 // summary is the matrix of the page's table, computed once: some seconds.
 var summary = sync.OnceValues(func() (Matrix, error) { return Compute(context.Background(), Summary(), nil) })
 
+// computed returns that matrix.
+func computed(t *testing.T) Matrix {
+	t.Helper()
+	skipUnderRace(t)
+	return must.Get(summary())(t)
+}
+
+// skipUnderRace leaves a whole matrix out under the race detector: TestVerdictsAreThoseOfTheSources computes a part.
+func skipUnderRace(t *testing.T) {
+	t.Helper()
+	if underRace() {
+		t.Skip("not run under the race detector: the whole matrix")
+	}
+}
+
+// underRace reports whether the race detector watches, which costs a factor of eight: the tests are smaller then. They
+// still have two searches at a time.
+var underRace = sync.OnceValue(func() bool {
+	info, _ := debug.ReadBuildInfo()
+	return slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+})
+
 // The page's table is what the code computes, all of it.
 func TestPageIsNotStale(t *testing.T) {
-	if underRace {
-		t.Skip("under the race detector TestVerdictsAreThoseOfTheSources computes a part")
-	}
-	m := must.Get(summary())(t)
+	m := computed(t)
 	b := must.Get(os.ReadFile(page))(t)
 	before, rest, ok := strings.Cut(string(b), begin)
 	was, after, two := strings.Cut(rest, ends)
@@ -57,10 +78,7 @@ func TestPageIsNotStale(t *testing.T) {
 
 // The page's rules are those that the matrix bears out.
 func TestRulesOfThePage(t *testing.T) {
-	if underRace {
-		t.Skip("under the race detector TestVerdictsAreThoseOfTheSources computes a part")
-	}
-	m := must.Get(summary())(t)
+	m := computed(t)
 	for _, p := range Summary() {
 		for _, q := range Summary() {
 			v := m.Of(p.Name, q.Name)
@@ -86,10 +104,7 @@ var replays = regexp.MustCompile(`(?m)^    setnxlock race replay '(.*)'$`)
 
 // Every schedule that the whole matrix would show of these parties breaks its invariant.
 func TestSchedulesOfTheMatrixBreak(t *testing.T) {
-	if underRace {
-		t.Skip("under the race detector TestVerdictsAreThoseOfTheSources computes a part")
-	}
-	m := must.Get(summary())(t)
+	m := computed(t)
 	text := m.Markdown()
 	found := replays.FindAllStringSubmatch(text, -1)
 	if len(found) < 50 {

@@ -49,7 +49,7 @@ func TestPairsOfRealClients(t *testing.T) {
 		// A crash between SETNX and PEXPIRE.
 		{"theirs/redis-py-2.10", "theirs/redis-py-2.10", "", "", "theirs/redis-py-2.10 by theirs/redis-py-2.10 died half-way"},
 	} {
-		if underRace && i%4 != 0 {
+		if underRace() && i%4 != 0 {
 			continue
 		}
 		v := must.Get(pairOf(t, x.a, x.b))(t)
@@ -117,7 +117,7 @@ func TestMarginsBearSkew(t *testing.T) {
 		{"ours/getset:patient", 15 * time.Second, true},
 		{"set:lua", -15 * time.Second, true},
 	} {
-		if underRace && i%4 != 0 {
+		if underRace() && i%4 != 0 {
 			continue
 		}
 		s, err := skew(context.Background(), x.name, x.off)

@@ -1,5 +1,0 @@
-//go:build !race
-
-package mixing
-
-const underRace = false

@@ -108,10 +108,7 @@ func (d *demo) counter() error {
 
 // race lets the workers add to the counter under e's lock, or under none, and prints the final count.
 func (d *demo) race(e entry) error {
-	s, err := oldredis.New(e.version, oldredis.Options{Clock: d.clock})
-	if err != nil {
-		return err
-	}
+	s := oldredis.MustNew(e.version, oldredis.Options{Clock: d.clock})
 	defer s.Close()
 	r := &contest{server: s}
 	if e.Algorithm != nil {
@@ -120,7 +117,7 @@ func (d *demo) race(e entry) error {
 	name := fmt.Sprintf("%-14s on %s", e.name, e.version)
 	stop := d.Progress(name, func() int { return int(r.done.Load()) }, total)
 	began := time.Now()
-	err = r.run()
+	err := r.run()
 	took := time.Since(began)
 	stop()
 	if err != nil {
@@ -220,10 +217,7 @@ func (d *demo) takeover(e entry) error {
 	const lease = 1200 * time.Millisecond
 	now := clock.NewMock()
 	now.Set(time.Now())
-	s, err := oldredis.New(e.version, oldredis.Options{Clock: now})
-	if err != nil {
-		return err
-	}
+	s := oldredis.MustNew(e.version, oldredis.Options{Clock: now})
 	defer s.Close()
 	ctx := context.Background()
 	locks := compat.New(s.Pool(), e.Algorithm, compat.Options{Clock: now, NoRenew: true, Timeout: ample})
@@ -295,10 +289,7 @@ func passing(now *clock.Mock) (stop func()) {
 func (d *demo) refusal() error {
 	const version = "2.0"
 	d.title("3. A server on which a token with a TTL excludes nobody: Redis %s", version)
-	s, err := oldredis.New(version, oldredis.Options{Clock: clock.New()})
-	if err != nil {
-		return err
-	}
+	s := oldredis.MustNew(version, oldredis.Options{Clock: clock.New()})
 	defer s.Close()
 	c := s.Dial()
 	defer c.Close()
@@ -314,7 +305,7 @@ func (d *demo) refusal() error {
 		d.line("%-20s -> %d%s", strings.Trim(fmt.Sprint([]any(cmd)), "[]"), reply, note)
 	}
 
-	_, err = compat.New(s.Pool(), txlock.Guarded{}, compat.Options{}).TryLock(context.Background(), "job", time.Minute)
+	_, err := compat.New(s.Pool(), txlock.Guarded{}, compat.Options{}).TryLock(context.Background(), "job", time.Minute)
 	var unsafe *compat.UnsafeServerError
 	if !errors.As(err, &unsafe) {
 		d.broken = true

@@ -95,19 +95,25 @@ func (a *app) doctor(asJSON bool) error {
 		return err
 	}
 	defer p.Close()
-	if len(p.nodes) > 1 {
-		return a.doctorQuorum(ctx, p, asJSON)
-	}
-	d, err := a.diagnose(ctx, p.one())
-	if err != nil {
-		return err
+	var safe bool
+	var answer any
+	page := ""
+	if terminal := screen.New(a.out); len(p.nodes) > 1 {
+		q := a.diagnoseQuorum(ctx, p)
+		safe, answer, page = q.Safe, q, q.page(terminal, a.verbose)
+	} else {
+		d, err := a.diagnose(ctx, p.one())
+		if err != nil {
+			return err
+		}
+		safe, answer, page = d.Safe, d, d.page(terminal, a.verbose)
 	}
 	if asJSON {
-		err = a.printJSON(d)
+		err = a.printJSON(answer)
 	} else {
-		err = d.print(screen.New(a.out), a.verbose)
+		_, err = io.WriteString(a.out, page)
 	}
-	if err == nil && !d.Safe {
+	if err == nil && !safe {
 		err = exit.With(1)
 	}
 	return err
@@ -118,14 +124,14 @@ type quorumDiagnosis struct {
 	Safe    bool         `json:"safe"`
 	Need    int          `json:"need"` // how many servers make a majority
 	Servers []*diagnosis `json:"servers"`
+
+	safe int // how many servers are
 }
 
-// doctorQuorum looks at each server of a quorum. The lock is safe if it is on
+// diagnoseQuorum looks at each server of a quorum. The lock is safe if it is on
 // every server that answers, and a majority does: redlock refuses one that is not.
-func (a *app) doctorQuorum(ctx context.Context, p *deployment, asJSON bool) error {
-	q := quorumDiagnosis{Need: len(p.nodes)/2 + 1}
-	safe, unsafe := 0, 0
-	q.Servers = make([]*diagnosis, len(p.nodes))
+func (a *app) diagnoseQuorum(ctx context.Context, p *deployment) *quorumDiagnosis {
+	q := &quorumDiagnosis{Need: len(p.nodes)/2 + 1, Servers: make([]*diagnosis, len(p.nodes))}
 	var all sync.WaitGroup
 	for i, n := range p.nodes {
 		all.Go(func() {
@@ -137,36 +143,28 @@ func (a *app) doctorQuorum(ctx context.Context, p *deployment, asJSON bool) erro
 		})
 	}
 	all.Wait()
+	unsafe := 0
 	for _, d := range q.Servers {
 		if d.Safe {
-			safe++
+			q.safe++
 		} else if d.Away == "" {
 			unsafe++
 		}
 	}
-	q.Safe = safe >= q.Need && unsafe == 0
-	if asJSON {
-		if err := a.printJSON(q); err != nil {
-			return err
-		}
-	} else {
-		s := screen.New(a.out)
-		for _, d := range q.Servers {
-			if err := d.print(s, a.verbose); err != nil {
-				return err
-			}
-			fmt.Fprintln(s.W)
-		}
-		verdict := s.Good("safe")
-		if !q.Safe {
-			verdict = s.Bad("unsafe")
-		}
-		fmt.Fprintf(s.W, "quorum  %s: on %d of %d servers; %d make a majority\n", verdict, safe, len(q.Servers), q.Need)
+	q.Safe = q.safe >= q.Need && unsafe == 0
+	return q
+}
+
+// page writes the diagnoses for people.
+func (q *quorumDiagnosis) page(s screen.Screen, verbose bool) string {
+	page, verdict := "", s.Good("safe")
+	for _, d := range q.Servers {
+		page += d.page(s, verbose) + "\n"
 	}
 	if !q.Safe {
-		return exit.With(1)
+		verdict = s.Bad("unsafe")
 	}
-	return nil
+	return page + fmt.Sprintf("quorum  %s: on %d of %d servers; %d make a majority\n", verdict, q.safe, len(q.Servers), q.Need)
 }
 
 func (a *app) diagnose(ctx context.Context, n node) (*diagnosis, error) {
@@ -239,10 +237,11 @@ func (c canDo) says() string {
 	return yesOrNo(c.OK)
 }
 
-// print writes the diagnosis for people.
-func (d *diagnosis) print(s screen.Screen, verbose bool) error {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+// page writes the diagnosis for people.
+func (d *diagnosis) page(s screen.Screen, verbose bool) string {
+	var page strings.Builder
+	b := screen.Page{W: &page}
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	row := func(name, text string) {
 		for line := range strings.Lines(screen.Paragraph("", text, 66)) {
 			fmt.Fprintf(w, "%s\t%s", name, line)
@@ -253,8 +252,7 @@ func (d *diagnosis) print(s screen.Screen, verbose bool) error {
 	if d.Away != "" {
 		row("away", d.Away)
 		w.Flush()
-		_, err := io.WriteString(screen.Page{W: s.W}, b.String())
-		return err
+		return page.String()
 	}
 	row("version", d.title())
 	if d.Clock != nil {
@@ -276,28 +274,24 @@ func (d *diagnosis) print(s screen.Screen, verbose bool) error {
 		row("UNSAFE", u)
 	}
 	w.Flush()
-	fmt.Fprintln(&b)
-	w = tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(b)
+	w = tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	for _, c := range d.Can {
 		fmt.Fprintf(w, "%s\t%s\t%s\tsince %s\n", c.says(), c.Name, c.What, c.Since)
 	}
 	w.Flush()
 	if verbose {
-		fmt.Fprintln(&b)
+		fmt.Fprintln(b)
 		for _, c := range d.Checks {
 			ok := yesOrNo(c.OK)
 			if !c.OK && strings.Contains(c.Answer, "NOPERM ") {
 				ok = "denied"
 			}
-			fmt.Fprintf(&b, "%-4s %s\n", ok, c.Name)
-			fmt.Fprintf(&b, "     asked   %s\n     answer  %s\n", c.Asked, c.Answer)
+			fmt.Fprintf(b, "%-4s %s\n", ok, c.Name)
+			fmt.Fprintf(b, "     asked   %s\n     answer  %s\n", c.Asked, c.Answer)
 		}
 	}
-	if _, err := io.WriteString(screen.Page{W: s.W}, b.String()); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(s.W, "\n%s\n", d.verdict(s))
-	return err
+	return page.String() + "\n" + d.verdict(s) + "\n"
 }
 
 func (d *diagnosis) verdict(s screen.Screen) string {

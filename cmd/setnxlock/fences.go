@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
-	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/spf13/cobra"
@@ -156,7 +156,8 @@ func ages(c redis.Conn, all []counter) error {
 }
 
 func (a *app) printCounters(all []counter) error {
-	w := tabwriter.NewWriter(screen.Page{W: a.out}, 0, 0, 2, ' ', 0)
+	var page strings.Builder
+	w := tabwriter.NewWriter(&page, 0, 0, 2, ' ', 0)
 	numbers := len(all) > 0 && all[0].number != ""
 	switch {
 	case numbers:
@@ -171,11 +172,8 @@ func (a *app) printCounters(all []counter) error {
 		}
 		fmt.Fprintln(w)
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintln(a.out, counted(len(all)))
-	return err
+	w.Flush()
+	return a.print(page.String() + counted(len(all)) + "\n")
 }
 
 func counted(n int) string {
@@ -233,7 +231,7 @@ func (a *app) removeCounters(c redis.Conn, all []counter, yes bool) error {
 		if !removed {
 			return exit.Because(statusLost, fmt.Errorf("a fence of %q was drawn since its counter was shown: it was not removed", one.key), "")
 		}
-		if _, err := fmt.Fprintf(screen.Page{W: a.out}, "%s: fence removed\n", printable(one.key)); err != nil {
+		if err := a.print(printable(one.key) + ": fence removed\n"); err != nil {
 			return err
 		}
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
@@ -31,10 +30,7 @@ const dialectHelp = `--dialect
 // pageCommand makes a command that prints a page and speaks to no server.
 func (a *app) pageCommand(use, short, long string, page func(root *cobra.Command) string) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Long: long, Annotations: exit.Alone("")}
-	cmd.RunE = func(*cobra.Command, []string) error {
-		_, err := io.WriteString(a.out, page(cmd.Root()))
-		return err
-	}
+	cmd.RunE = func(*cobra.Command, []string) error { return a.print(page(cmd.Root())) }
 	return cmd
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/duration"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
-	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
@@ -86,7 +85,7 @@ func (a *app) inspect(keys []string, asJSON bool) error {
 	case err != nil:
 		return err
 	case !asJSON:
-		return printStates(a.out, all)
+		return a.print(statesPage(all))
 	case len(all) == 1:
 		return a.printJSON(keyJSON(all[0], now))
 	}
@@ -296,9 +295,10 @@ func (a *app) lookAll(ctx context.Context, n node, keys []string) ([]verdict.Ver
 	return all, nil
 }
 
-// printState writes a verdict for people.
-func printState(out io.Writer, s verdict.Verdict) error {
-	w := tabwriter.NewWriter(screen.Page{W: out}, 0, 0, 2, ' ', 0)
+// statePage writes a verdict for people.
+func statePage(s verdict.Verdict) string {
+	var page strings.Builder
+	w := tabwriter.NewWriter(&page, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "key\t%s\n", listed(split(s.Key), printable))
 	fmt.Fprintf(w, "status\t%s%s\n", string(s.Status), meaning(s))
 	if s.Status != compat.StatusFree {
@@ -307,7 +307,8 @@ func printState(out io.Writer, s verdict.Verdict) error {
 	for _, wrong := range s.Wrong {
 		fmt.Fprintf(w, "wrong\t%s\n", wrong)
 	}
-	return w.Flush()
+	w.Flush()
+	return page.String()
 }
 
 func printHolder(w io.Writer, s verdict.Verdict) {
@@ -441,6 +442,5 @@ func (a *app) printChange(last, s verdict.Verdict, name string, asJSON bool) err
 			line += "  (extended)"
 		}
 	}
-	_, err := fmt.Fprintln(screen.Page{W: a.out}, strings.TrimRight(line, " "))
-	return err
+	return a.print(strings.TrimRight(line, " ") + "\n")
 }

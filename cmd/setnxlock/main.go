@@ -61,6 +61,12 @@ func (a *app) say(format string, args ...any) {
 	io.WriteString(a.errs, "setnxlock: "+text+"\n") //nolint:errcheck // who would be told?
 }
 
+// print writes a page to stdout. A terminal obeys nothing in it.
+func (a *app) print(page string) error {
+	_, err := io.WriteString(screen.Page{W: a.out}, page)
+	return err
+}
+
 // tell prints a failure in its one form: a sentence, then a hint.
 func tell(w io.Writer, f *exit.Failure) {
 	if f.Err == nil {

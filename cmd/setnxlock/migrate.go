@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"strings"
 
@@ -85,10 +84,7 @@ func (a *app) migratePlanCommand() *cobra.Command {
 			if asJSON {
 				err = a.printJSON(p)
 			} else {
-				var b strings.Builder
-				if err = printPlan(&b, p, min(screen.Width(a.out), 100)); err == nil {
-					_, err = io.WriteString(a.out, b.String())
-				}
+				err = a.print(planPage(p, min(screen.Width(a.out), 100)))
 			}
 			if err == nil && p.Drain != "" {
 				return exit.With(1)
@@ -105,8 +101,8 @@ func (a *app) migratePlanCommand() *cobra.Command {
 	return cmd
 }
 
-// printPlan writes the plan for people.
-func printPlan(w io.Writer, p bridge.Plan, width int) error {
+// planPage writes the plan for people.
+func planPage(p bridge.Plan, width int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "From %s to %s.\n", p.From, p.To)
 	b.WriteString(screen.Paragraph("", p.About+".", width))
@@ -145,8 +141,7 @@ func printPlan(w io.Writer, p bridge.Plan, width int) error {
 			b.WriteString(screen.Paragraph("  - ", r+".", width))
 		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
 
 func item(b *strings.Builder, name, text string, width int) {

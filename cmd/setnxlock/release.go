@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -162,7 +163,7 @@ func (a *app) releaseByForce(keys []string, f releaseFlags) error {
 		if f.asJSON {
 			out = a.errs
 		}
-		if err := printStates(out, all); err != nil {
+		if _, err := io.WriteString(screen.Page{W: out}, statesPage(all)); err != nil {
 			return err
 		}
 	}
@@ -182,7 +183,7 @@ func (a *app) releaseByForce(keys []string, f releaseFlags) error {
 		answer.Removed = append(answer.Removed, split(one.Key)...)
 		if !f.asJSON {
 			for _, key := range split(one.Key) {
-				fmt.Fprintf(screen.Page{W: a.out}, "%s: removed\n", printable(key))
+				a.print(printable(key) + ": removed\n") //nolint:errcheck // the lock is removed nevertheless
 			}
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"os/signal"
@@ -431,7 +430,7 @@ func (a *app) apply(c redis.Conn, plan []remedy, f repairFlags) error {
 			return err
 		}
 		if !f.asJSON {
-			fmt.Fprintf(a.out, "%s: %s\n", printable(plan[i].Key), plan[i].Outcome)
+			a.print(printable(plan[i].Key) + ": " + plan[i].Outcome + "\n") //nolint:errcheck // it is done nevertheless
 		}
 	}
 	return nil
@@ -473,8 +472,7 @@ func printRemedies(a *app, plan []remedy, of repairing, looked int, f repairFlag
 	} else if f.dryRun {
 		fmt.Fprintf(&b, "%d of %d keys would be changed; nothing was\n", some, looked)
 	}
-	_, err := io.WriteString(screen.Page{W: a.out}, b.String())
-	return err
+	return a.print(b.String())
 }
 
 // apply changes the key if it still holds the value that was seen.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -35,21 +34,16 @@ func (t *target) refusal(all []verdict.Verdict) string {
 	return strings.Join(held, "; ")
 }
 
-// printStates writes the verdict on each key, and how they belong together.
-func printStates(out io.Writer, all []verdict.Verdict) error {
-	for i, v := range all {
-		if i > 0 {
-			io.WriteString(out, "\n") //nolint:errcheck // the next write fails too
-		}
-		if err := printState(out, v); err != nil {
-			return err
-		}
+// statesPage writes the verdict on each key, and how they belong together.
+func statesPage(all []verdict.Verdict) string {
+	var pages []string
+	for _, v := range all {
+		pages = append(pages, statePage(v))
 	}
-	if len(all) == 1 {
-		return nil
+	if len(all) > 1 {
+		pages = append(pages, "together: "+together(all)+"\n")
 	}
-	_, err := fmt.Fprintf(out, "\ntogether: %s\n", together(all))
-	return err
+	return strings.Join(pages, "\n")
 }
 
 // together tells how several keys belong together: held as one or not, and the keys for which a run of all

@@ -136,10 +136,16 @@ type report interface {
 	end(s *survey) error
 }
 
-// A survey keeps in memory the sums over all keys.
+// A survey keeps in memory the sums over all keys, and a hash of each lock: SCAN may list a key twice.
 type survey struct {
-	keys, found int // looked at; that look like locks
-	mixtures    mixtures
+	surveyFlags
+	lens     verdict.Lens
+	out      report
+	keys     atomic.Int64 // looked at
+	found    int          // that look like locks
+	mixtures mixtures
+	hashes   map[uint64]struct{}
+	seed     maphash.Seed
 }
 
 // sorted is how many locks are kept, to be sorted, before they are printed.
@@ -147,21 +153,66 @@ const sorted = 2000
 
 // survey looks at all keys of one server.
 func (a *app) survey(ctx context.Context, flags surveyFlags, out report) error {
-	at := time.Now()
-	var s survey
-	keys, err := a.eachLock(ctx, flags, func(server string) error { return out.begin(server, at) }, func(v verdict.Verdict) error {
-		if !flags.wants(v) {
-			return nil
-		}
-		s.found++
-		s.mixtures.add(v)
-		return out.lock(v)
-	})
+	if err := a.oneServer(); err != nil {
+		return err
+	}
+	lens, _, err := a.lens()
 	if err != nil {
 		return err
 	}
-	s.keys = keys
-	return out.end(&s)
+	p, c, err := a.session(ctx)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	defer c.Close()
+	if err := out.begin(p.one().name, time.Now()); err != nil {
+		return err
+	}
+	size, err := redis.Int(c.Do("DBSIZE"))
+	switch {
+	case c.Err() != nil:
+		return err
+	case err != nil:
+		size = -1
+	}
+	s := &survey{surveyFlags: flags, lens: lens, out: out, hashes: map[uint64]struct{}{}, seed: maphash.MakeSeed()}
+	wipe := screen.New(a.errs).Progress("keys", func() int { return int(s.keys.Load()) }, size)
+	var server verdict.Server
+	err = a.eachKeys(c, flags.match, flags.yes, &server, func(keys []string) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		all, err := server.Read(protocol.NewConn(c), time.Now(), keys...)
+		if err != nil {
+			return err
+		}
+		return s.add(all)
+	})
+	wipe()
+	if err != nil {
+		return err
+	}
+	return out.end(s)
+}
+
+// add judges the contents of keys, and reports the wanted locks.
+func (s *survey) add(all []verdict.Content) error {
+	for _, content := range all {
+		s.keys.Add(1)
+		v := s.lens.Judge(content, time.Now())
+		h := maphash.String(s.seed, v.Key)
+		if _, twice := s.hashes[h]; twice || !v.IsLock(s.all || s.match != "") || !s.wants(v) {
+			continue
+		}
+		s.hashes[h] = struct{}{}
+		s.found++
+		s.mixtures.add(v)
+		if err := s.out.lock(v); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // urgent orders locks by their urgency: the surest first, of these the held, then the possibly stuck ones.
@@ -184,66 +235,6 @@ func urgent(x, y verdict.Verdict) int {
 		return 0
 	}
 	return cmp.Or(sure(x)-sure(y), place(x)-place(y), strings.Compare(x.Key, y.Key))
-}
-
-// eachLock calls f with every likely lock of one server, and returns how many keys it looked at. begin is
-// called first, with the server's name.
-func (a *app) eachLock(ctx context.Context, flags surveyFlags, begin func(server string) error, f func(verdict.Verdict) error) (keys int, err error) {
-	if err := a.oneServer(); err != nil {
-		return 0, err
-	}
-	lens, _, err := a.lens()
-	if err != nil {
-		return 0, err
-	}
-	p, c, err := a.session(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer p.Close()
-	defer c.Close()
-	if err := begin(p.one().name); err != nil {
-		return 0, err
-	}
-	var looked atomic.Int64
-	size, err := redis.Int(c.Do("DBSIZE"))
-	switch {
-	case c.Err() != nil:
-		return 0, err
-	case err != nil:
-		size = -1
-	}
-	wipe := screen.New(a.errs).Progress("keys", func() int { return int(looked.Load()) }, size)
-	defer wipe()
-	told := map[uint64]struct{}{} // SCAN may tell a key twice; of each lock a hash is kept
-	seed := maphash.MakeSeed()
-	var server verdict.Server
-	err = a.eachKeys(c, flags.match, flags.yes, &server, func(keys []string) error {
-		if err := ctx.Err(); err != nil {
-			return context.Cause(ctx)
-		}
-		looked.Add(int64(len(keys)))
-		all, err := server.Read(protocol.NewConn(c), time.Now(), keys...)
-		if err != nil {
-			return err
-		}
-		for _, content := range all {
-			v := lens.Judge(content, time.Now())
-			if !v.IsLock(flags.all || flags.match != "") {
-				continue
-			}
-			h := maphash.String(seed, v.Key)
-			if _, twice := told[h]; twice {
-				continue
-			}
-			told[h] = struct{}{}
-			if err := f(v); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return int(looked.Load()), err
 }
 
 // A textReport prints a survey for people.
@@ -396,7 +387,7 @@ func (r *textReport) end(s *survey) error {
 		}
 		r.paragraph(&b, fmt.Sprintf("%s holds %s: %s", printable(name), m.inWords(), m.Wrong))
 	}
-	fmt.Fprintf(&b, "%d of %d keys look like locks\n", s.found, s.keys)
+	fmt.Fprintf(&b, "%d of %d keys look like locks\n", s.found, s.keys.Load())
 	_, err := io.WriteString(r.w, b.String())
 	return err
 }
@@ -484,7 +475,7 @@ func (r *jsonReport) end(s *survey) error {
 	}
 	clashes, err := answer.Plain(s.mixtures.clashes())
 	if err == nil {
-		_, err = fmt.Fprintf(r.w, "%s\n  ],\n  \"mixtures\": %s,\n  \"found\": %d,\n  \"keys\": %d\n}\n", r.head, clashes, s.found, s.keys)
+		_, err = fmt.Fprintf(r.w, "%s\n  ],\n  \"mixtures\": %s,\n  \"found\": %d,\n  \"keys\": %d\n}\n", r.head, clashes, s.found, s.keys.Load())
 	}
 	return err
 }

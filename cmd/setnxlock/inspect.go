@@ -159,7 +159,7 @@ func (a *app) viewOf(ctx context.Context, key string) (*target, error) {
 		look := func(ctx context.Context) ([]verdict.Verdict, error) { return a.lookAll(ctx, p.one(), []string{key}) }
 		return &target{at: p, key: key, looks: look}, nil
 	}
-	t, err := a.named(ctx, p, key, false, a.lockOptions())
+	t, err := a.named(ctx, p, key, false)
 	if err != nil {
 		p.Close()
 	}

@@ -135,6 +135,15 @@ type evidence struct {
 	Reasons    []string  `json:"reasons"`
 }
 
+// A repairPlan is the plan for all keys, as machines get it.
+type repairPlan struct {
+	Server  string   `json:"server"`
+	Dialect string   `json:"dialect"`
+	Keys    int      `json:"keys"` // looked at
+	Applied bool     `json:"applied"`
+	Plan    []remedy `json:"plan"`
+}
+
 // repair plans, asks and does.
 func (a *app) repair(keys []string, f repairFlags) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -155,61 +164,51 @@ func (a *app) repair(keys []string, f repairFlags) error {
 		defer c.Close()
 		return do(c)
 	}
-	plan, of, looked, err := a.remedies(ctx, on, keys, f)
-	if err != nil {
+	plan := repairPlan{Server: p.one().name}
+	if err := a.plan(ctx, on, keys, f, &plan); err != nil {
 		return err
 	}
-	do := !f.dryRun && slices.ContainsFunc(plan, acts) && (f.yes || !f.asJSON)
+	plan.Applied = !f.dryRun && slices.ContainsFunc(plan.Plan, acts) && (f.yes || !f.asJSON)
 	if !f.asJSON {
-		if err := printRemedies(a, plan, of, looked, f); err != nil {
-			return err
-		}
+		err = a.print(plan.page(f))
 	}
-	if do && !f.yes {
-		if err := a.confirm("Do this?"); err != nil {
-			return err
-		}
+	if err == nil && plan.Applied && !f.yes {
+		err = a.confirm("Do this?")
 	}
-	if do {
-		if err := on(func(c redis.Conn) error { return a.apply(c, plan, f) }); err != nil {
-			return err
-		}
+	if err == nil && plan.Applied {
+		err = on(func(c redis.Conn) error { return a.apply(c, plan.Plan, f) })
 	}
-	if f.asJSON {
-		return a.printJSON(struct {
-			Server  string   `json:"server"`
-			Dialect string   `json:"dialect"`
-			Keys    int      `json:"keys"`
-			Applied bool     `json:"applied"`
-			Plan    []remedy `json:"plan"`
-		}{p.one().name, of.name, looked, do, plan})
+	if err == nil && f.asJSON {
+		err = a.printJSON(plan)
 	}
-	return nil
+	return err
 }
 
-// remedies makes the plan, after a second look, and counts the keys that it looked at.
-func (a *app) remedies(ctx context.Context, on func(func(redis.Conn) error) error, keys []string, f repairFlags) (plan []remedy, of repairing, looked int, err error) {
+// plan fills in the plan, after a second look.
+func (a *app) plan(ctx context.Context, on func(func(redis.Conn) error) error, keys []string, f repairFlags, plan *repairPlan) error {
 	var seen []verdict.Verdict
-	err = on(func(c redis.Conn) (err error) {
-		seen, looked, err = a.suspects(ctx, c, keys, f)
+	err := on(func(c redis.Conn) (err error) {
+		seen, plan.Keys, err = a.suspects(ctx, c, keys, f)
 		return err
 	})
-	if err == nil {
-		of, err = a.whose(seen)
-	}
 	if err != nil {
-		return nil, of, looked, err
+		return err
 	}
-	plan = make([]remedy, 0, len(seen))
+	of, err := a.whose(seen)
+	if err != nil {
+		return err
+	}
+	plan.Dialect, plan.Plan = of.name, make([]remedy, 0, len(seen))
 	for _, v := range seen {
-		plan = append(plan, of.remedy(v, len(keys) > 0))
+		plan.Plan = append(plan.Plan, of.remedy(v, len(keys) > 0))
 	}
-	if slices.ContainsFunc(plan, acts) {
-		if err = a.watchFor(ctx, plan, f.lease); err == nil {
-			err = on(func(c redis.Conn) error { return lookAgain(c, plan) })
-		}
+	if !slices.ContainsFunc(plan.Plan, acts) {
+		return nil
 	}
-	return plan, of, looked, err
+	if err := a.watchFor(ctx, plan.Plan, f.lease); err != nil {
+		return err
+	}
+	return on(func(c redis.Conn) error { return lookAgain(c, plan.Plan) })
 }
 
 // suspects judges the named keys, or the matching ones with more than ordinary data.
@@ -440,11 +439,11 @@ func interruptedBefore() error {
 	return exit.Because(exit.Signal+int(syscall.SIGINT), errors.New("interrupted: nothing was changed"), "")
 }
 
-// printRemedies writes the plan and the evidence for people.
-func printRemedies(a *app, plan []remedy, of repairing, looked int, f repairFlags) error {
+// page writes the plan and the evidence for people.
+func (p *repairPlan) page(f repairFlags) string {
 	var b strings.Builder
 	some := 0
-	for _, r := range plan {
+	for _, r := range p.Plan {
 		e := r.Evidence
 		what := map[string]string{doRemove: "remove", doExpire: fmt.Sprintf("give a TTL of %v", f.lease), doLeave: "leave"}[r.Action]
 		fmt.Fprintf(&b, "%s: %s\n", printable(r.Key), what)
@@ -468,11 +467,11 @@ func printRemedies(a *app, plan []remedy, of repairing, looked int, f repairFlag
 		}
 	}
 	if some == 0 {
-		fmt.Fprintf(&b, "nothing to repair for %s among %d keys\n", of.name, looked)
+		fmt.Fprintf(&b, "nothing to repair for %s among %d keys\n", p.Dialect, p.Keys)
 	} else if f.dryRun {
-		fmt.Fprintf(&b, "%d of %d keys would be changed; nothing was\n", some, looked)
+		fmt.Fprintf(&b, "%d of %d keys would be changed; nothing was\n", some, p.Keys)
 	}
-	return a.print(b.String())
+	return b.String()
 }
 
 // apply changes the key if it still holds the value that was seen.

@@ -363,11 +363,10 @@ func (a *app) reach(ctx context.Context, keys []string, f runFlags) (*held, erro
 }
 
 func (a *app) waitFor(ctx, waiting context.Context, p *deployment, keys []string, f runFlags, line *waitingLine) (*held, error) {
-	o := a.lockOptions()
 	if f.adopt != "" {
-		return a.adopt(waiting, p, f, o)
+		return a.adopt(waiting, p, f)
 	}
-	t, err := a.target(waiting, p, keys, f.fence, o)
+	t, err := a.target(waiting, p, keys, f.fence)
 	if err != nil {
 		return nil, err
 	}
@@ -394,11 +393,11 @@ func (a *app) waitFor(ctx, waiting context.Context, p *deployment, keys []string
 }
 
 // adopt goes on with a lock of another process, which has detached it.
-func (a *app) adopt(ctx context.Context, p *deployment, f runFlags, o compat.Options) (*held, error) {
+func (a *app) adopt(ctx context.Context, p *deployment, f runFlags) (*held, error) {
 	if a.holders == 0 && ofSlot(f.handle.Token) {
 		a.holders = limitBeside(ctx, p.one(), f.handle.Key)
 	}
-	t, err := a.named(ctx, p, f.handle.Key, f.fence, o)
+	t, err := a.named(ctx, p, f.handle.Key, f.fence)
 	if err != nil {
 		return nil, err
 	}

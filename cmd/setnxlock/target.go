@@ -30,12 +30,12 @@ type target struct {
 }
 
 // target chooses the lock for keys, by the servers' abilities.
-func (a *app) target(ctx context.Context, p *deployment, keys []string, fence bool, o compat.Options) (*target, error) {
+func (a *app) target(ctx context.Context, p *deployment, keys []string, fence bool) (*target, error) {
 	key, err := a.keyOf(keys)
 	if err != nil {
 		return nil, err
 	}
-	t, err := a.named(ctx, p, key, fence, o)
+	t, err := a.named(ctx, p, key, fence)
 	if err != nil {
 		return nil, err
 	}
@@ -79,14 +79,14 @@ func split(key string) []string {
 }
 
 // named builds the target of a key, or of several that were joined, with their prefixes, as in a handle.
-func (a *app) named(ctx context.Context, p *deployment, key string, fence bool, o compat.Options) (*target, error) {
+func (a *app) named(ctx context.Context, p *deployment, key string, fence bool) (*target, error) {
 	keys := split(key)
 	t := &target{at: p, key: key, says: named(key), asked: keys, keys: keys}
 	b, err := a.lock(ctx, p, keys, fence)
 	if err != nil {
 		return nil, err
 	}
-	t.locks = compat.NewLocker(b, o)
+	t.locks = compat.NewLocker(b, a.lockOptions())
 	t.other = func(ctx context.Context) string { return a.otherLimit(ctx, p.one(), key) }
 	t.looks = func(ctx context.Context) ([]verdict.Verdict, error) {
 		if a.readable(keys) || a.oneByOne(keys) {

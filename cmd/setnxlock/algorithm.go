@@ -69,24 +69,24 @@ func candidates(name string, d getsetlock.Dialect, fence bool, owner string) ([]
 
 // pick returns the strongest lock within --algorithm whose own check finds this server safe for key. The
 // error is the weakest lock's refusal: what even that one lacks.
-func (a *app) pick(ctx context.Context, n node, key string, fence bool) (candidate, error) {
+func (a *app) pick(ctx context.Context, n node, key string) (candidate, error) {
 	d, err := a.dialectValue()
 	if err != nil {
 		return candidate{}, err
 	}
-	list, err := a.fleet(fence)
+	list, err := a.fleet()
 	if err != nil {
 		return candidate{}, err
 	}
 	if len(list) == 0 && (a.algorithm == "auto" || a.algorithm == "redlock") {
-		c, err := a.pickAuto(ctx, n, key, fence)
+		c, err := a.pickAuto(ctx, n, key)
 		if err == nil {
 			a.log().Debug("algorithm chosen", "algorithm", c.name)
 		}
 		return c, err
 	}
 	if len(list) == 0 {
-		if list, err = candidates(a.algorithm, d, fence, a.owner.text()); err != nil {
+		if list, err = candidates(a.algorithm, d, a.fence, a.owner.text()); err != nil {
 			return candidate{}, err
 		}
 	}
@@ -140,8 +140,8 @@ func (a *app) firstFit(ctx context.Context, n node, key string, list []candidate
 
 // pickAuto takes auto's choice for the server. The server is asked unless an earlier run has its answers.
 // Scratch keys begin with key, for users who may have no others.
-func (a *app) pickAuto(ctx context.Context, n node, key string, fence bool) (candidate, error) {
-	o, err := a.autoOptions(n, key, fence)
+func (a *app) pickAuto(ctx context.Context, n node, key string) (candidate, error) {
+	o, err := a.autoOptions(n, key)
 	if err != nil {
 		return candidate{}, err
 	}
@@ -169,8 +169,8 @@ func (a *app) pickAuto(ctx context.Context, n node, key string, fence bool) (can
 }
 
 // autoOptions builds auto's options for keys that begin with prefix.
-func (a *app) autoOptions(n node, prefix string, fence bool) (probe.Options, error) {
-	o := probe.Options{Fence: fence, Prefix: prefix, Timeout: a.timeout, Memory: &a.remembered().Memory, Where: n.name, Owner: a.owner.text()}
+func (a *app) autoOptions(n node, prefix string) (probe.Options, error) {
+	o := probe.Options{Fence: a.fence, Prefix: prefix, Timeout: a.timeout, Memory: &a.remembered().Memory, Where: n.name, Owner: a.owner.text()}
 	if a.dialect == "" {
 		return o, nil
 	}
@@ -207,7 +207,7 @@ func choiceOf(c probe.Choice) candidate {
 
 // chooseFor asks auto for a choice. A named dialect gets a timestamp lock, since its fleet shares the keys.
 func (a *app) chooseFor(ctx context.Context, n node, r probe.Report) (probe.Choice, error) {
-	o, err := a.autoOptions(n, a.prefix, false)
+	o, err := a.autoOptions(n, a.prefix)
 	if err != nil {
 		return probe.Choice{}, err
 	}

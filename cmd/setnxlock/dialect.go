@@ -45,7 +45,7 @@ func (a *app) dialectValue() (getsetlock.Dialect, error) {
 }
 
 // fleet returns the locks of a client of tokens, or of times on a second key; none for any other dialect.
-func (a *app) fleet(fence bool) ([]candidate, error) {
+func (a *app) fleet() ([]candidate, error) {
 	f, err := dialect.Lookup(a.dialect)
 	if err != nil || f.Kind.Timed() {
 		return nil, nil
@@ -55,7 +55,7 @@ func (a *app) fleet(fence bool) ([]candidate, error) {
 		if family != "auto" && family != "getset" {
 			return nil, exit.Because(exit.Wrong, fmt.Errorf("--algorithm does not go with %s, whose locks stand on two keys", f.Name), "leave --algorithm out")
 		}
-		return []candidate{{name: f.Name, Algorithm: getsetlock.TwoKeys{Fence: fence}}}, nil
+		return []candidate{{name: f.Name, Algorithm: getsetlock.TwoKeys{Fence: a.fence}}}, nil
 	}
 	switch family {
 	case "set":
@@ -71,7 +71,7 @@ func (a *app) fleet(fence bool) ([]candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	lock.Fence = fence
+	lock.Fence = a.fence
 	list := []candidate{{name: f.Name, Algorithm: lock}}
 	if lock.Millis { // and on servers that don't count in them
 		lock.Millis = false

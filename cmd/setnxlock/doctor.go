@@ -354,7 +354,7 @@ func yesOrNo(ok bool) string {
 // recommend fills in the algorithm, and its dangers here.
 func (a *app) recommend(ctx context.Context, d *diagnosis, n node, r probe.Report) error {
 	choice, err := a.chooseFor(ctx, n, r)
-	fleet, _ := a.fleet(false) // its error is pick's, too
+	fleet, _ := a.fleet() // its error is pick's, too
 	if err == nil && (len(fleet) > 0 || a.algorithm != "auto" && a.algorithm != "redlock") {
 		err = a.judge(ctx, n, r, &choice)
 	}
@@ -368,7 +368,7 @@ func (a *app) recommend(ctx context.Context, d *diagnosis, n node, r probe.Repor
 
 // judge replaces the best algorithm by the one of --algorithm.
 func (a *app) judge(ctx context.Context, n node, r probe.Report, best *probe.Choice) error {
-	c, err := a.pick(ctx, n, a.prefix+"doctor", false)
+	c, err := a.pick(ctx, n, a.prefix+"doctor")
 	if err != nil || c.name == best.Name {
 		return err
 	}

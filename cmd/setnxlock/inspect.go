@@ -159,7 +159,7 @@ func (a *app) viewOf(ctx context.Context, key string) (*target, error) {
 		look := func(ctx context.Context) ([]verdict.Verdict, error) { return a.lookAll(ctx, p.one(), []string{key}) }
 		return &target{at: p, key: key, looks: look}, nil
 	}
-	t, err := a.named(ctx, p, key, false)
+	t, err := a.named(ctx, p, key)
 	if err != nil {
 		p.Close()
 	}
@@ -172,7 +172,7 @@ func (a *app) lens() (verdict.Lens, protocol.Algorithm, error) {
 	if err != nil {
 		return verdict.Lens{}, nil, err
 	}
-	list, err := a.fleet(false)
+	list, err := a.fleet()
 	if err != nil {
 		return verdict.Lens{}, nil, err
 	}

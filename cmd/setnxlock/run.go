@@ -109,14 +109,11 @@ type runFlags struct {
 	try        bool
 	grace      time.Duration
 	busyStatus int
-	fence      bool
-	hold       time.Duration
 	adopt      string
 	handle     compat.Handle // what adopt says
 	detach     bool
 	unsafe     bool
 	shared     bool
-	quiet      bool
 	metrics    string // a file
 
 	keepPassword   bool
@@ -141,7 +138,7 @@ func (a *app) runCommand() *cobra.Command {
 		},
 		Args: func(cmd *cobra.Command, args []string) error { return runArgs(cmd, args, f.adopt != "") },
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := f.valid(cmd, a.holders)
+			err := a.validRun(cmd, &f)
 			if err == nil && f.shared {
 				err = a.flags.Set("algorithm", "rw:read") // so that hints have it
 			}
@@ -157,13 +154,13 @@ func (a *app) runCommand() *cobra.Command {
 	cmd.Flags().Var(&f.wait, "wait", "wait that long for lock and server; 0: try once")
 	cmd.Flags().BoolVar(&f.try, "try", false, "try once: --wait 0")
 	duration.Var(cmd.Flags(), &f.grace, "grace", 5*time.Second, "from SIGTERM to SIGKILL when the lock is lost")
-	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "say only what went wrong, not that KEY is held")
+	cmd.Flags().BoolVarP(&a.quiet, "quiet", "q", false, "say only what went wrong, not that KEY is held")
 	cmd.Flags().IntVarP(&a.holders, "limit", "n", 0, "let `N` hold KEY at once, and no more")
 	cmd.Flags().BoolVar(&f.shared, "shared", false, "share KEY with other --shared runs: --algorithm rw:read")
 	cmd.Flags().IntVar(&f.busyStatus, "busy-status", statusBusy, "exit with `STATUS` if KEY is held; 0 says nothing")
-	cmd.Flags().BoolVar(&f.fence, "fence", false, "draw a fence, or don't run")
+	cmd.Flags().BoolVar(&a.fence, "fence", false, "draw a fence, or don't run")
 	variableOf(cmd.Flags(), "fence", "SETNXLOCK_FENCES")
-	duration.Var(cmd.Flags(), &f.hold, "hold", 0, "keep the lock that long, also when COMMAND has ended")
+	duration.Var(cmd.Flags(), &a.hold, "hold", 0, "keep the lock that long, also when COMMAND has ended")
 	cmd.Flags().StringVar(&f.adopt, "adopt", "", "go on with the detached lock that `HANDLE` names")
 	cmd.Flags().BoolVar(&f.detach, "detach", false, "leave the lock held when COMMAND has succeeded")
 	cmd.Flags().StringVar(&f.metrics, "metrics-file", "", "add this run to the metrics in `FILE`")
@@ -191,25 +188,25 @@ func runArgs(cmd *cobra.Command, args []string, adopts bool) error {
 	return nil
 }
 
-func (f *runFlags) valid(cmd *cobra.Command, limit int) error {
+func (a *app) validRun(cmd *cobra.Command, f *runFlags) error {
 	switch {
 	case f.ttl <= 0:
 		return fmt.Errorf("--ttl must be positive, got %v", f.ttl)
-	case f.hold < 0:
-		return fmt.Errorf("--hold must not be negative, got %v", f.hold)
+	case a.hold < 0:
+		return fmt.Errorf("--hold must not be negative, got %v", a.hold)
 	case f.grace < 0:
 		return fmt.Errorf("--grace must not be negative, got %v", f.grace)
 	case f.busyStatus < 0 || f.busyStatus > 255:
 		return fmt.Errorf("--busy-status must be between 0 and 255, got %d", f.busyStatus)
-	case cmd.Flags().Changed("limit") && (limit < 1 || limit > semaphore.Most):
-		return fmt.Errorf("--limit must be a number from 1 to %d, got %d", semaphore.Most, limit)
+	case cmd.Flags().Changed("limit") && (a.holders < 1 || a.holders > semaphore.Most):
+		return fmt.Errorf("--limit must be a number from 1 to %d, got %d", semaphore.Most, a.holders)
 	case f.try && cmd.Flags().Changed("wait") && f.wait != 0:
 		return errors.New("--try and --wait exclude each other")
 	case f.shared && cmd.Flags().Changed("algorithm"):
 		return errors.New("--shared and --algorithm exclude each other")
-	case f.quiet && cmd.Flags().Changed("verbose"):
+	case a.quiet && cmd.Flags().Changed("verbose"):
 		return errors.New("--quiet and --verbose exclude each other")
-	case f.fence && cmd.Flag("algorithm").Value.String() == "redlock":
+	case a.fence && cmd.Flag("algorithm").Value.String() == "redlock":
 		return errors.New("--fence does not go with redlock: a majority of servers can't count")
 	}
 	if f.try {
@@ -230,7 +227,7 @@ func (a *app) run(keys []string, command []string, f runFlags) error {
 	if err != nil {
 		return err // before anybody waits for a command that can't run
 	}
-	a.cautious, a.quiet, a.fence, a.hold = !f.unsafe, f.quiet, f.fence, f.hold
+	a.cautious = !f.unsafe
 	signals := catch()
 	a.owner.runs(command[0])
 	a.observer = observeBoth(a.observer, (&outages{say: a.say}).observe)
@@ -242,7 +239,7 @@ func (a *app) run(keys []string, command []string, f runFlags) error {
 	defer held.at.Close()
 
 	lock := held.Lock
-	if f.fence && lock.Fence() == 0 {
+	if a.fence && lock.Fence() == 0 {
 		a.discard(held, signals)
 		return exit.Because(statusUnavailable, fmt.Errorf("this lock on %q draws no fence", lock.Key()), a.unsafeHint())
 	}
@@ -366,7 +363,7 @@ func (a *app) waitFor(ctx, waiting context.Context, p *deployment, keys []string
 	if f.adopt != "" {
 		return a.adopt(waiting, p, f)
 	}
-	t, err := a.target(waiting, p, keys, f.fence)
+	t, err := a.target(waiting, p, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -397,7 +394,7 @@ func (a *app) adopt(ctx context.Context, p *deployment, f runFlags) (*held, erro
 	if a.holders == 0 && ofSlot(f.handle.Token) {
 		a.holders = limitBeside(ctx, p.one(), f.handle.Key)
 	}
-	t, err := a.named(ctx, p, f.handle.Key, f.fence)
+	t, err := a.named(ctx, p, f.handle.Key)
 	if err != nil {
 		return nil, err
 	}

@@ -30,12 +30,12 @@ type target struct {
 }
 
 // target chooses the lock for keys, by the servers' abilities.
-func (a *app) target(ctx context.Context, p *deployment, keys []string, fence bool) (*target, error) {
+func (a *app) target(ctx context.Context, p *deployment, keys []string) (*target, error) {
 	key, err := a.keyOf(keys)
 	if err != nil {
 		return nil, err
 	}
-	t, err := a.named(ctx, p, key, fence)
+	t, err := a.named(ctx, p, key)
 	if err != nil {
 		return nil, err
 	}
@@ -79,10 +79,10 @@ func split(key string) []string {
 }
 
 // named builds the target of a key, or of several that were joined, with their prefixes, as in a handle.
-func (a *app) named(ctx context.Context, p *deployment, key string, fence bool) (*target, error) {
+func (a *app) named(ctx context.Context, p *deployment, key string) (*target, error) {
 	keys := split(key)
 	t := &target{at: p, key: key, says: named(key), asked: keys, keys: keys}
-	b, err := a.lock(ctx, p, keys, fence)
+	b, err := a.lock(ctx, p, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -111,9 +111,9 @@ func (a *app) readable(keys []string) bool {
 func (a *app) oneByOne(keys []string) bool { return len(keys) > 1 && a.algorithm != "redlock" }
 
 // lock builds the lock of --algorithm, on all servers of the deployment.
-func (a *app) lock(ctx context.Context, p *deployment, keys []string, fence bool) (compat.Backend, error) {
+func (a *app) lock(ctx context.Context, p *deployment, keys []string) (compat.Backend, error) {
 	if a.algorithm != "redlock" {
-		return a.lockOn(ctx, p.one(), p.cluster, keys, fence)
+		return a.lockOn(ctx, p.one(), p.cluster, keys)
 	}
 	servers := make([]compat.Backend, len(p.nodes))
 	names := make([]string, len(p.nodes))
@@ -121,7 +121,7 @@ func (a *app) lock(ctx context.Context, p *deployment, keys []string, fence bool
 	var wg sync.WaitGroup
 	for i, n := range p.nodes {
 		names[i] = n.name
-		each := &lazyBackend{choose: func(ctx context.Context) (compat.Backend, error) { return a.lockOn(ctx, n, false, keys, false) }}
+		each := &lazyBackend{choose: func(ctx context.Context) (compat.Backend, error) { return a.lockOn(ctx, n, false, keys) }}
 		servers[i] = each
 		wg.Go(func() { _, errs[i] = each.chosen(ctx) })
 	}
@@ -144,16 +144,16 @@ func (a *app) limit() time.Duration {
 }
 
 // lockOn builds the lock on one server or cluster.
-func (a *app) lockOn(ctx context.Context, n node, cluster bool, keys []string, fence bool) (compat.Backend, error) {
+func (a *app) lockOn(ctx context.Context, n node, cluster bool, keys []string) (compat.Backend, error) {
 	if strings.HasPrefix(a.algorithm, "rw:") && len(keys) > 1 {
 		return nil, exit.Because(exit.Wrong, fmt.Errorf("%s takes one KEY", a.algorithm), "")
 	}
 	if err := a.limitWanted(keys); err != nil {
 		return nil, err
 	}
-	c, err := a.pick(ctx, n, keys[0], fence)
+	c, err := a.pick(ctx, n, keys[0])
 	if err == nil && a.holders > 0 {
-		c.Algorithm, err = a.limited(ctx, n, keys[0], c, fence)
+		c.Algorithm, err = a.limited(ctx, n, keys[0], c)
 	}
 	if err != nil {
 		return nil, err
@@ -248,7 +248,7 @@ func (a *app) busy(ctx context.Context, t *target, f runFlags) error {
 	switch {
 	case errors.Is(err, compat.ErrForeign), err != nil && passes(err):
 		return err
-	case f.quiet || f.busyStatus == 0:
+	case a.quiet || f.busyStatus == 0:
 		return &exit.Failure{Status: f.busyStatus}
 	case err == nil && refusal != "":
 		text = refusal

@@ -23,16 +23,12 @@ type introduction struct {
 
 // clientName returns setnxlock/HOST/PID.
 func clientName() string {
-	host, err := os.Hostname()
-	if err != nil || host == "" {
-		host = "localhost"
-	}
-	host = strings.Map(func(r rune) rune { // a name is of printable ASCII, without blanks
+	host := strings.Map(func(r rune) rune { // a name is of printable ASCII, without blanks
 		if r <= ' ' || r > '~' {
 			return '_'
 		}
 		return r
-	}, host)
+	}, hostname())
 	return "setnxlock/" + host + "/" + strconv.Itoa(os.Getpid())
 }
 

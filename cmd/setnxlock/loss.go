@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat"
-	"github.com/setnxlock/setnxlock/compat/dialect"
 )
 
 // outages report each failing time of renewals: its beginning, with the end of the lease, and its end.
@@ -59,7 +59,7 @@ func whyLost(host string, err error) string {
 	case !errors.As(err, &lost):
 		return "its time has run out"
 	case lost.Value != "":
-		return "now held by " + holderIn(lost.Value)
+		return "now held by " + holderOf(verdict.FromState(compat.State{Value: lost.Value}))
 	case lost.Gone:
 		return "deleted"
 	case lost.Err == compat.ErrLost:
@@ -84,17 +84,6 @@ func inBrackets(seen string) string {
 		return ""
 	}
 	return " (" + seen + ")"
-}
-
-// holderIn names the writer of a value, as far as the value tells.
-func holderIn(value string) string {
-	if owner, ok := dialect.OwnerOf(value); ok {
-		return ownerInWords(owner)
-	}
-	if len(value) > 80 {
-		value = value[:80]
-	}
-	return printable(value)
 }
 
 // seenOf describes a broken connection or a refusal, without the words of the libraries around it.

@@ -6,8 +6,6 @@ import (
 	"regexp"
 	"strconv"
 	"sync"
-
-	"github.com/spf13/cobra"
 )
 
 // An owner is the taker of locks here, as their tokens name it: "web1:4711/nightly". The zero owner has no
@@ -15,11 +13,6 @@ import (
 type owner struct {
 	takes bool // locks: otherwise there is nothing to name
 	name  string
-}
-
-// flag adds --owner to a command that takes locks.
-func (o *owner) flag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.name, "owner", "", "inspect shows `NAME` as the owner; default: COMMAND's")
 }
 
 // runs begins to name owners, after the command if the user gave no --owner.

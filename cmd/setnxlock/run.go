@@ -164,7 +164,7 @@ func (a *app) runCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.adopt, "adopt", "", "go on with the detached lock that `HANDLE` names")
 	cmd.Flags().BoolVar(&f.detach, "detach", false, "leave the lock held when COMMAND has succeeded")
 	cmd.Flags().StringVar(&f.metrics, "metrics-file", "", "add this run to the metrics in `FILE`")
-	a.owner.flag(cmd)
+	cmd.Flags().StringVar(&a.owner.name, "owner", "", "inspect shows `NAME` as the owner; default: COMMAND's")
 	cmd.Flags().BoolVar(&f.keepPassword, "keep-password", false, "leave $SETNXLOCK_PASSWORD in COMMAND's environment")
 	cmd.Flags().BoolVar(&f.unsafe, "unsafe", false, "run where doctor says UNSAFE, and don't say so")
 	return cmd

@@ -15,11 +15,11 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -376,13 +376,7 @@ func (v Verdict) Refusal() string {
 		text += fmt.Sprintf(" until %s (unless it is renewed)", Moment(v.Until))
 	}
 	if v.Owner != "" {
-		text += "; its owner is " + clean(v.Owner)
+		text += "; its owner is " + screen.Escaped(v.Owner)
 	}
 	return text
-}
-
-// clean escapes a terminal's control characters.
-func clean(text string) string {
-	q := strconv.Quote(text)
-	return q[1 : len(q)-1]
 }

@@ -25,9 +25,9 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	table "github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/race"
-	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/internal/broken"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -163,63 +163,44 @@ func ours() []Party {
 			same := d
 			same.Name, same.Equal = "", d.Equal && variant == "classic"
 			l.ours(fmt.Sprint(variant, same), Party{Name: "getset:" + variant + "/" + f.Name, Says: "getset:" + variant + " in the dialect " + f.Name, Kind: f.Kind, margins: quirks{}.margins(f),
-				make: func(token func() string) protocol.Algorithm {
-					o := getsetlock.Options{Dialect: d, Nonce: func() string { return before[d.Owner] + token() }}
-					if variant == "classic" {
-						return getsetlock.Classic{Options: o}
-					}
-					return getsetlock.Guarded{Options: o}
-				}})
+				make: shipped("getset:"+variant, before[d.Owner], d)})
 		}
 	}
 	l.ours("patient", Party{Name: "getset:patient", Says: "getset:patient, float seconds: takes over a value that has not changed for 10 s", Kind: dialect.FloatSeconds,
-		make: func(token func() string) protocol.Algorithm {
-			return getsetlock.Patient{Options: getsetlock.Options{Nonce: token}, Lease: lease}
-		}})
+		make: shipped("getset:patient", "", getsetlock.Float)})
 	for _, seconds := range []int{1, 20} {
 		d := getsetlock.Float
 		d.Margin = time.Duration(seconds) * time.Second
 		l.ours(d.Margin.String(), Party{Name: fmt.Sprintf("getset:guarded/margin-%ds", seconds), Says: fmt.Sprintf("getset:guarded, float seconds, that waits %d s longer before a takeover", seconds),
-			Kind: dialect.FloatSeconds, margins: []time.Duration{d.Margin}, make: func(token func() string) protocol.Algorithm {
-				return getsetlock.Guarded{Options: getsetlock.Options{Dialect: d, Nonce: token}}
-			}})
+			Kind: dialect.FloatSeconds, margins: []time.Duration{d.Margin}, make: shipped("getset:guarded", "", d)})
 	}
-	for _, t := range tokens {
-		l.ours(t.name, Party{Name: t.name, Says: t.says, Kind: dialect.Python, make: func(token func() string) protocol.Algorithm {
-			return t.make(func() string { return hex + token() })
-		}})
+	for _, t := range [][2]string{
+		{"tx:classic", "SETNX, then EXPIRE; released under WATCH"},
+		{"tx:classic/published", "the same, with the published TTL repair"},
+		{"tx:guarded", "SETEX under WATCH"},
+		{"tx:renamed", "SETEX to another name, RENAMENX"},
+		{"set:lua", "SET NX PX; released by a script"},
+		{"set:watch", "SET NX PX; released under WATCH"},
+	} {
+		l.ours(t[0], Party{Name: t[0], Says: t[1], Kind: dialect.Python, make: shipped(t[0], hex, getsetlock.Dialect{})})
 	}
 	return l.all
+}
+
+// shipped makes a lock of the table, or the published one. Its values begin with before.
+func shipped(name, before string, d getsetlock.Dialect) func(token func() string) protocol.Algorithm {
+	return func(token func() string) protocol.Algorithm {
+		unique := func() string { return before + token() }
+		if l, ok := table.Get(name); ok {
+			return l.New(table.Options{Dialect: d, Lease: lease, Token: unique})
+		}
+		return broken.RepairAtOnce{Options: txlock.Options{Token: unique}}
+	}
 }
 
 func (l *lineup) ours(key string, p Party) {
 	p.Name, p.Ours = "ours/"+p.Name, true
 	l.add(p, key)
-}
-
-// tokens are our locks of tokens.
-var tokens = []struct {
-	name, says string
-	make       func(token func() string) protocol.Algorithm
-}{
-	{"tx:classic", "SETNX, then EXPIRE; released under WATCH", func(t func() string) protocol.Algorithm {
-		return txlock.Classic{Options: txlock.Options{Token: t}}
-	}},
-	{"tx:classic/published", "the same, with the published TTL repair", func(t func() string) protocol.Algorithm {
-		return broken.RepairAtOnce{Options: txlock.Options{Token: t}}
-	}},
-	{"tx:guarded", "SETEX under WATCH", func(t func() string) protocol.Algorithm {
-		return txlock.Guarded{Options: txlock.Options{Token: t}}
-	}},
-	{"tx:renamed", "SETEX to another name, RENAMENX", func(t func() string) protocol.Algorithm {
-		return txlock.Renamed{Options: txlock.Options{Token: t}}
-	}},
-	{"set:lua", "SET NX PX; released by a script", func(t func() string) protocol.Algorithm {
-		return setlock.Lua{Options: setlock.Options{Token: t}}
-	}},
-	{"set:watch", "SET NX PX; released under WATCH", func(t func() string) protocol.Algorithm {
-		return setlock.Watched{Options: setlock.Options{Token: t}}
-	}},
 }
 
 // before precedes the twelve digits that make an owner unique.

@@ -126,24 +126,22 @@ const (
 
 // ages asks how long each counter was idle, by a command that does not touch it: a read would.
 func ages(c redis.Conn, all []counter) error {
-	for part := range slices.Chunk(all, 250) {
+	conn := protocol.NewConn(c)
+	for part := range slices.Chunk(all, batch) {
+		var cmds []protocol.Cmd
 		for _, one := range part {
-			if err := errors.Join(c.Send("EXISTS", one.name), c.Send("OBJECT", "IDLETIME", one.name)); err != nil {
-				return err
-			}
+			cmds = append(cmds, protocol.Cmd{"EXISTS", one.name}, protocol.Cmd{"OBJECT", "IDLETIME", one.name})
 		}
-		if err := c.Flush(); err != nil {
+		replies, err := conn.Pipe(cmds...)
+		if err != nil {
 			return err
 		}
 		for i := range part {
-			exists, err := redis.Bool(c.Receive())
+			exists, err := redis.Bool(replies[2*i], nil)
 			if err != nil {
-				return protocol.NewConn(c).Denied(part[i].name, err)
+				return conn.Denied(part[i].name, err)
 			}
-			seconds, err := redis.Int64(c.Receive())
-			if c.Err() != nil {
-				return err
-			}
+			seconds, err := redis.Int64(replies[2*i+1], nil)
 			switch part[i].idle = time.Duration(seconds) * time.Second; {
 			case !exists:
 				part[i].idle = absent

@@ -348,12 +348,7 @@ func takesOver(s verdict.Verdict) string {
 			return name
 		}
 	}
-	for _, name := range dialects() {
-		if _, ok := getsetlock.Dialects()[name].Parse(s.Value); ok {
-			return name
-		}
-	}
-	return ""
+	return timed(s.Value)
 }
 
 // meaning explains a status in more than its word.

@@ -336,22 +336,21 @@ func (a *app) removeKey(ctx context.Context, n node, key, value string) error {
 	if err := a.removeBy(ctx, n, key, value, "tx:guarded", "getset:guarded", "getset:listed"); !unfit(err) {
 		return err
 	}
-	d, isTime := timed(value)
+	d := getsetlock.Dialects()[timed(value)]
 	classic := getsetlock.Classic{Options: getsetlock.Options{Dialect: d}}
 	err := compat.NewOn(n.source, classic, a.lockOptions()).ReleaseToken(ctx, key, value)
-	if until, _ := d.Parse(value); isTime && until.Before(time.Now()) && errors.Is(err, compat.ErrLost) {
+	if until, ok := d.Parse(value); ok && until.Before(time.Now()) && errors.Is(err, compat.ErrLost) {
 		return exit.Because(statusLost, fmt.Errorf("the time on %q passed at %s: clients that write such times take it over, and nothing was removed", key, verdict.Moment(until)), "")
 	}
 	return err
 }
 
-// timed finds a dialect in which value is a time. The order matters: float reads integer seconds, too.
-func timed(value string) (getsetlock.Dialect, bool) {
+// timed finds a dialect in which value is a time; "": none. The order matters: float reads integer seconds, too.
+func timed(value string) (name string) {
 	for _, name := range dialects() {
-		d := getsetlock.Dialects()[name]
-		if _, ok := d.Parse(value); ok {
-			return d, true
+		if _, ok := getsetlock.Dialects()[name].Parse(value); ok {
+			return name
 		}
 	}
-	return getsetlock.Dialect{}, false
+	return ""
 }

@@ -58,15 +58,8 @@ func sentence(code string, a, b Party) string {
 	var parts []string
 	rest := code[1:]
 	if grade := grades[code[0]]; grade != "" {
-		needs := map[byte]string{
-			'1': "one client of each",
-			'a': "two clients of " + a.Short() + " and one of " + b.Short(),
-			'b': "two clients of " + b.Short() + " and one of " + a.Short(),
-		}
-		if a.Name == b.Name {
-			needs = map[byte]string{'1': "two clients", 'a': "three clients"}
-		}
-		text := "Two hold it " + grade + ", with " + needs[rest[0]]
+		needs := map[byte]Needs{'1': OneOfEach, 'a': TwoOfA, 'b': TwoOfB}[rest[0]]
+		text := "Two hold it " + grade + ", with " + needs.among(a.Short(), b.Short())
 		rest = rest[1:]
 		if added, ok := strings.CutPrefix(rest, "*"); ok {
 			text, rest = text+"; neither fleet does so alone", added

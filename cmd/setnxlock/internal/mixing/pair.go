@@ -72,19 +72,25 @@ func (v Verdict) Safe() bool { return v.Clash == nil && len(v.Stuck) == 0 }
 
 // Takes names the clients of the Clash in words; "" without a Clash.
 func (v Verdict) Takes() string {
-	switch c, same := v.Clash, v.A.Name == v.B.Name; {
-	case c == nil:
+	if v.Clash == nil {
 		return ""
-	case same && c.Needs == OneOfEach:
-		return "two clients"
-	case same:
-		return "three clients"
-	case c.Needs == OneOfEach:
-		return "one client of each"
-	case c.Needs == TwoOfA:
-		return "two clients of " + v.A.Name + " and one of " + v.B.Name
 	}
-	return "two clients of " + v.B.Name + " and one of " + v.A.Name
+	return v.Clash.Needs.among(v.A.Name, v.B.Name)
+}
+
+// among names the clients of two fleets in words.
+func (n Needs) among(a, b string) string {
+	switch {
+	case a == b && n == OneOfEach:
+		return "two clients"
+	case a == b:
+		return "three clients"
+	case n == OneOfEach:
+		return "one client of each"
+	case n == TwoOfA:
+		return "two clients of " + a + " and one of " + b
+	}
+	return "two clients of " + b + " and one of " + a
 }
 
 // patience is how long a waiter waits before the key counts as stuck: many times longer than any

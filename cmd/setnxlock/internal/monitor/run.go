@@ -295,11 +295,7 @@ func (r *run) send(l line) (any, error) {
 			return nil, err
 		}
 	}
-	args := make([]any, len(l.args)-1)
-	for i, a := range l.args[1:] {
-		args[i] = a
-	}
-	reply, err := conn.Do(l.args[0], args...)
+	reply, err := conn.Do(l.args[0], redis.Args{}.AddFlat(l.args[1:])...)
 	var refused redis.Error
 	if errors.As(err, &refused) {
 		return refused, nil

@@ -5,10 +5,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"go/ast"
 	"go/format"
-	"go/parser"
-	"go/token"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -405,109 +402,6 @@ func TestTroubleshootingHasEveryMessage(t *testing.T) {
 	}
 }
 
-// exportedErrors are the exported variables Err… of every package outside of internal folders and
-// other modules, with what their text begins with, where it stands beside them.
-func exportedErrors(t *testing.T) map[string]string {
-	all := map[string]string{}
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir():
-			if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil && path != root || d.Name() == "internal" || d.Name() == "testdata" {
-				return fs.SkipDir
-			}
-			return nil
-		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
-			return nil
-		}
-		f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-		if err != nil {
-			return err
-		}
-		for _, decl := range f.Decls {
-			vars, ok := decl.(*ast.GenDecl)
-			if !ok || vars.Tok != token.VAR {
-				continue
-			}
-			for _, spec := range vars.Specs {
-				v := spec.(*ast.ValueSpec)
-				if name := v.Names[0].Name; strings.HasPrefix(name, "Err") && len(v.Values) == 1 {
-					text := ""
-					if call, ok := v.Values[0].(*ast.CallExpr); ok && len(call.Args) == 1 {
-						text = literal(call.Args[0])
-					}
-					if of := f.Name.Name; of == "protocol" { // compat names them for users
-						all["compat."+name] = text
-					} else if all[of+"."+name] == "" {
-						all[of+"."+name] = text
-					}
-				}
-			}
-		}
-		return nil
-	})
-	if err != nil || len(all) < 25 {
-		t.Fatalf("%d errors, %v", len(all), err)
-	}
-	return all
-}
-
-// messages are what the command says when it fails or warns, with … for each verb.
-func messages(t *testing.T, dirs ...string) (all []string) {
-	verbs := regexp.MustCompile(`%[a-z]`)
-	for _, dir := range dirs {
-		files := must.Get(filepath.Glob(filepath.Join(dir, "*.go")))(t)
-		for _, name := range files {
-			if strings.HasSuffix(name, "_test.go") {
-				continue
-			}
-			f := must.Get(parser.ParseFile(token.NewFileSet(), name, nil, 0))(t)
-			ast.Inspect(f, func(n ast.Node) bool {
-				text := ""
-				switch n := n.(type) {
-				case *ast.CallExpr:
-					name := ""
-					switch f := n.Fun.(type) {
-					case *ast.Ident:
-						name = f.Name
-					case *ast.SelectorExpr:
-						name = f.Sel.Name
-					}
-					switch {
-					case name == "Because", name == "Usage": // exit.Because(status, errors.New("…"), hint), exit.Usage(cmd, errors.New("…"))
-						text = firstArg(n.Args[1])
-					case name == "say" && dir == ".", name == "Misuse": // a.say("…"), exit.Misuse("…", hint)
-						text = literal(n.Args[0])
-					}
-				}
-				if text != "" {
-					all = append(all, verbs.ReplaceAllString(text, "…"))
-				}
-				return true
-			})
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
-func firstArg(e ast.Expr) string {
-	if call, ok := e.(*ast.CallExpr); ok && len(call.Args) > 0 {
-		return literal(call.Args[0])
-	}
-	return ""
-}
-
-func literal(e ast.Expr) string {
-	if l, ok := e.(*ast.BasicLit); ok && l.Kind == token.STRING {
-		if s, err := strconv.Unquote(l.Value); err == nil {
-			return s
-		}
-	}
-	return ""
-}
-
 // Each promise of SECURITY.md names tests, which are there.
 func TestSecurityPage(t *testing.T) {
 	page := must.Get(os.ReadFile("../../SECURITY.md"))(t)
@@ -537,4 +431,61 @@ func TestSecurityPage(t *testing.T) {
 	if promises < 10 {
 		t.Errorf("%d promises", promises)
 	}
+}
+
+// exportedErrors are the exported variables Err… of every package outside of internal folders and
+// other modules, with what their text begins with, where it stands beside them.
+func exportedErrors(t *testing.T) map[string]string {
+	pkg, variable := regexp.MustCompile(`(?m)^package (\w+)`), regexp.MustCompile(`(?m)^(?:var|\t) ?(Err\w+) += (?:[\w.]+\("([^"]*)"\))?`)
+	all := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil && path != root || d.Name() == "internal" || d.Name() == "testdata" {
+				return fs.SkipDir
+			}
+			return nil
+		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		text := string(must.Get(os.ReadFile(path))(t))
+		of := pkg.FindStringSubmatch(text)[1]
+		for _, m := range variable.FindAllStringSubmatch(text, -1) {
+			if of == "protocol" { // compat names them for users
+				all["compat."+m[1]] = m[2]
+			} else if all[of+"."+m[1]] == "" {
+				all[of+"."+m[1]] = m[2]
+			}
+		}
+		return nil
+	})
+	if err != nil || len(all) < 25 {
+		t.Fatalf("%d errors, %v", len(all), err)
+	}
+	return all
+}
+
+// messages are what the command says when it fails or warns, with … for each verb: exit.Because(status, errors.New("…"),
+// hint), exit.Usage(cmd, errors.New("…")), exit.Misuse("…", hint), a.say("…").
+func messages(t *testing.T, dirs ...string) (all []string) {
+	const text = "(\"(?:[^\"\\\\]|\\\\.)*\"|`[^`]*`)"
+	for _, dir := range dirs {
+		call := `Misuse`
+		if dir == "." {
+			call = `Misuse|\w\.say`
+		}
+		said := regexp.MustCompile(`\b(?:(?:Because|Usage)\([^,"]*,\s*(?:errors\.New|fmt\.Errorf)|` + call + `)\(\s*` + text + `\s*[,)]`)
+		for _, name := range must.Get(filepath.Glob(filepath.Join(dir, "*.go")))(t) {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			for _, m := range said.FindAllStringSubmatch(string(must.Get(os.ReadFile(name))(t)), -1) {
+				all = append(all, regexp.MustCompile(`%[a-z]`).ReplaceAllString(must.Get(strconv.Unquote(m[1]))(t), "…"))
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }

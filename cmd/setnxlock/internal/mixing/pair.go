@@ -139,16 +139,19 @@ type pairing struct {
 }
 
 // Pair explores two fleets on one key.
-func Pair(ctx context.Context, a, b Party) (Verdict, error) {
-	alone := map[string]Verdict{}
-	return pair(ctx, a, b, func(p Party) (v Verdict, err error) {
-		v, known := alone[p.Name]
-		if !known {
+func Pair(ctx context.Context, a, b Party) (Verdict, error) { return pair(ctx, a, b, alone(ctx)) }
+
+// alone explores fleets by themselves, each once.
+func alone(ctx context.Context) func(Party) (Verdict, error) {
+	known := map[string]Verdict{}
+	return func(p Party) (v Verdict, err error) {
+		v, ok := known[p.Name]
+		if !ok {
 			v, err = pair(ctx, p, p, nil)
-			alone[p.Name] = v
+			known[p.Name] = v
 		}
 		return v, err
-	})
+	}
 }
 
 // pair explores two fleets. For two different fleets, self gives the verdict on each by itself.

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer/described"
-	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/internal/must"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 	"github.com/spf13/cobra"
 )
 

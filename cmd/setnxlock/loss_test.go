@@ -16,7 +16,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
-	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
 // What cuts a server off, what run says while it can't renew and when the lock is lost: without -v, before COMMAND has ended.

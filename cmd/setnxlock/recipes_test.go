@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/duration"
-	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/internal/must"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
 // A recipeTest tries a recipe of docs/operating.md: it has a server, and a folder with the programs of the recipe.

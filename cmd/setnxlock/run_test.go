@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/internal/must"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
 func TestSignalsArePassedOn(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/setnxlock/setnxlock/compat/oldredis/realredis"
 	"github.com/setnxlock/setnxlock/internal/must"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
 // A survey of many keys, each of which looks like a lock, takes no more memory than it may, and

@@ -82,6 +82,10 @@ var others = []struct {
 			return shortRepair{broken.RepairAtOnce{Options: txlock.Options{Token: token}}}
 		}},
 
+	{"getset:published", "the lock of the SETNX page: taken over with GETSET, released by DEL if its own time is not over",
+		func(token func() string) protocol.Algorithm {
+			return clockCheckedDel{getsetlock.Classic{Options: getsetlock.Options{Nonce: token}}}
+		}},
 	{"getset:guarded/seconds", "getset:guarded with whole seconds",
 		func(func() string) protocol.Algorithm {
 			return getsetlock.Guarded{Options: getsetlock.Options{Dialect: getsetlock.Seconds}}

@@ -1,12 +1,10 @@
 package catalogue
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"text/template"
 
-	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/view"
 	"github.com/setnxlock/setnxlock/internal/broken"
@@ -21,7 +19,7 @@ func bare(t race.Trace) string {
 
 // pages are the templates of docs/races.
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
-	"file": file, "mermaid": view.Mermaid, "span": span, "trim": trim,
+	"file": file, "mermaid": view.Mermaid, "trim": trim,
 	"upper": func(s string) string { return strings.ToUpper(s[:1]) + s[1:] },
 	"table": func(t race.Trace) string { t.Argument = race.Argument{}; return bare(t) },
 	"join":  func(parts []string) string { return trim(strings.ReplaceAll(strings.Join(parts, "; "), ",; ", ", ")) },
@@ -73,26 +71,4 @@ func fill(t *testing.T, name string, data any) string {
 	var b strings.Builder
 	must.Do(t, pages.ExecuteTemplate(&b, name, data))
 	return b.String()
-}
-
-// span is a list of servers, with its versions as a range if they are one.
-func span(servers []string) string {
-	versions := oldredis.Versions()
-	var list []string
-	n := 0
-	for i := 0; i < len(servers); i += n {
-		at := slices.Index(versions, servers[i])
-		for n = 1; at >= 0 && i+n < len(servers) && at+n < len(versions) && servers[i+n] == versions[at+n]; n++ {
-		}
-		if n > 2 {
-			list = append(list, servers[i]+" to "+servers[i+n-1])
-		} else {
-			list, n = append(list, servers[i]), 1
-		}
-	}
-	text := strings.Join(list, ", ")
-	if len(servers) == len(versions)+len(oldredis.Profiles()) {
-		return "every server (" + text + ")"
-	}
-	return text
 }

@@ -45,6 +45,7 @@ import (
 //	let, then, so, fix TEXT          parts of the argument, likewise
 //	source NAME [URL]                where the race is described
 //	instead TEXT                     what this library does
+//	elsewhere TEXT                   which locks have it on the servers where this one does not run
 //	star 2                           place in the order of teaching
 //	exercise TEXT
 //	goal held C1 then C2, breaks nothing   what an answer must do: each is a Goal
@@ -260,7 +261,7 @@ func ofClient[T any](list *[]T, line string) (at *T, rest string, err error) {
 
 // text reads a line that is a sentence to its end. It reports whether it is one.
 func (p *parser) text(word, rest string) (known bool, err error) {
-	if s := map[string]*string{"so": &p.s.So, "fix": &p.s.Fix, "instead": &p.s.Instead}[word]; s != nil {
+	if s := map[string]*string{"so": &p.s.So, "fix": &p.s.Fix, "instead": &p.s.Instead, "elsewhere": &p.s.Elsewhere}[word]; s != nil {
 		if *s != "" {
 			return true, fmt.Errorf("a second one")
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/race"
 )
 
@@ -205,4 +206,35 @@ func Groups() []string {
 		}
 	}
 	return list
+}
+
+// Where says with which lock and on which servers the race was shown, and which locks have it elsewhere.
+func (s Scenario) Where() string {
+	on := " on "
+	if s.Elsewhere != "" {
+		on = ", which runs on "
+	}
+	return strings.TrimSpace("Shown with " + strings.ReplaceAll(s.Run.Config.Algorithm, "+", " and ") + on + span(s.Servers) + ". " + s.Elsewhere)
+}
+
+// span lists servers, and successive versions as a range.
+func span(servers []string) string {
+	versions := oldredis.Versions()
+	var list []string
+	n := 0
+	for i := 0; i < len(servers); i += n {
+		at := slices.Index(versions, servers[i])
+		for n = 1; at >= 0 && i+n < len(servers) && at+n < len(versions) && servers[i+n] == versions[at+n]; n++ {
+		}
+		if n > 2 {
+			list = append(list, servers[i]+" to "+servers[i+n-1])
+		} else {
+			list, n = append(list, servers[i]), 1
+		}
+	}
+	text := strings.Join(list, ", ")
+	if len(servers) == len(versions)+len(oldredis.Profiles()) {
+		return "every server (" + text + ")"
+	}
+	return text
 }

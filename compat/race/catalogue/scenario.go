@@ -26,6 +26,8 @@ type Scenario struct {
 	Sources []race.Source
 	Instead string // what our library does
 
+	Elsewhere string // which locks have the race where this one does not run; "": the race is one of Servers alone
+
 	Survives Run // the same race, met by a variant that is guarded against it
 
 	Star     int // place in the order of teaching, from 1; 0: not taught

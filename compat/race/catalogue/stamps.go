@@ -9,6 +9,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/internal/broken"
 )
 
@@ -78,6 +79,20 @@ func overtake(c *protocol.Conn, l protocol.Lease, dead func(held string) (bool, 
 		}
 	}
 	return l, nil
+}
+
+// clockCheckedDel takes the lock as getsetlock.Classic does and releases it as the SETNX page says: "check the timeout
+// didn't expire before unlocking the key with DEL". It compares nothing with the key.
+type clockCheckedDel struct{ getsetlock.Classic }
+
+func (clockCheckedDel) Release(l protocol.Lease) protocol.Change {
+	return broken.By(l, func(c *protocol.Conn) error {
+		if !clock(c, time.Time{}).Before(l.Until) {
+			return protocol.ErrLost
+		}
+		_, err := c.Do("DEL", l.Key)
+		return err
+	})
 }
 
 // wholeSeconds writes a time as Time.now.to_i does.

@@ -34,6 +34,7 @@ type pageContext struct {
 	Nav      *pageNav
 	Survives string // file of the same race on a lock that survives it
 	Exercise string
+	Where    string // with which lock and on which servers the race was shown
 	JSON     string // file of the trace
 
 	Workbench string // file that goes on from a schedule
@@ -177,7 +178,10 @@ func article(t race.Trace, c pageContext) markup.HTML {
 		w.Put("</details>\n")
 	}
 	w.With("<h2>Exercise</h2>\n<p>%s</p>\n", c.Exercise)
-	w.With("<h2>On which servers</h2>\n<p>%s</p>\n", strings.Join(t.Servers, ", "))
+	if c.Where == "" && len(t.Servers) > 0 {
+		c.Where = "Shown with " + t.Algorithm + " on " + strings.Join(t.Servers, ", ") + "."
+	}
+	w.With("<h2>Where</h2>\n<p>%s</p>\n", c.Where)
 	if len(t.Sources) > 0 {
 		w.Put("<h2>Sources</h2>\n<ul>")
 		for _, s := range t.Sources {

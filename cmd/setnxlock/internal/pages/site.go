@@ -25,6 +25,7 @@ type Page struct {
 	Starred  bool        // belongs to the course
 	Order    int         // in the course, and in the list of the others; equal ones by name
 	Exercise string
+	Where    string // with which lock and on which servers it was shown
 }
 
 // A Question is a page of a site that answers questions by its script.
@@ -126,7 +127,7 @@ func (s *site) add(p Page) error {
 	if e.On == "" {
 		e.On = p.Trace.Server
 	}
-	e.On = "on " + view.ServerName(e.On)
+	e.On = "shown on " + view.ServerName(e.On)
 	if p.Starred {
 		e.No = fmt.Sprint(len(s.list) + 1)
 	}
@@ -151,7 +152,7 @@ func (s *site) race(p Page, i int) error {
 			return err
 		}
 	}
-	return s.trace(e.File, p.Trace, pageContext{Nav: nav, Survives: e.Survives, Exercise: p.Exercise})
+	return s.trace(e.File, p.Trace, pageContext{Nav: nav, Survives: e.Survives, Exercise: p.Exercise, Where: p.Where})
 }
 
 // trace writes a trace twice: to be seen, and to be read by a program.

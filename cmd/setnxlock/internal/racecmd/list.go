@@ -27,7 +27,7 @@ adds one idea to those before it, then all others. A race breaks one of
   fence-order  the fences of successive holders don't grow
   fairness     a client waits and asks, and others come in before it for ever
 
-and happens on the versions of Redis, and on the proxies, that are named.`
+SHOWN ON has the versions of Redis and the proxies on which it was shown, with one lock.`
 
 const listExamples = `  setnxlock race list
   setnxlock race list --long getset
@@ -79,7 +79,7 @@ func printList(w io.Writer, all []catalogue.Scenario, long bool, width int) erro
 	row := func(n, name, breaks, on string) {
 		fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("%2s  %-*s  %-9s  %s", n, names, name, breaks, on), " "))
 	}
-	row("", "NAME", "BREAKS", "ON")
+	row("", "NAME", "BREAKS", "SHOWN ON")
 	course := len(all) > 0 && all[0].Star > 0
 	for _, s := range all {
 		if course && s.Star == 0 {

@@ -122,7 +122,7 @@ func (a *app) workbench(dir string, races []pages.Page) error {
 // page is a race as the site has it.
 func page(s catalogue.Scenario) (pages.Page, error) {
 	t, err := s.Trace()
-	p := pages.Page{Trace: t, Starred: s.Star > 0, Order: s.Star}
+	p := pages.Page{Trace: t, Starred: s.Star > 0, Order: s.Star, Where: s.Where()}
 	if err != nil {
 		return p, err
 	}

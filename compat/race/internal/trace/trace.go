@@ -36,7 +36,7 @@ type Trace struct {
 	// takes them.
 	Schedule string `json:"schedule"`
 
-	Servers []string `json:"servers,omitempty"` // the versions on which it happens
+	Servers []string `json:"servers,omitempty"` // the versions on which it was shown
 	Sources []Source `json:"sources,omitempty"`
 	Instead string   `json:"instead,omitempty"` // what our library does instead
 }

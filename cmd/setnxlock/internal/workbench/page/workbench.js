@@ -332,7 +332,7 @@ function drawGuide() {
   const t = state.trace, tap = matchMedia('(pointer: coarse)').matches ? 'tap' : 'click', broken = t.verdict.violated
   const waits = t.clients.some((c, i) => !state.steps.some(o => o.word === 'C' + (i + 1)))
   document.documentElement.classList.toggle('coarse', tap === 'tap')
-  $('leveltitle').textContent = level ? 'Level ' + (LEVELS.indexOf(level) + 1) + ': ' + upper(level.title) + '.' : ''
+  $('leveltitle').textContent = level ? 'Level ' + (LEVELS.indexOf(level) + 1) + ': ' + (broken ? upper(level.title) + '.' : '') : '' // a title tells the answer
   $('leveltext').textContent = level ? level.text : ''
   $('hint').hidden = !level
   const what = broken ? 'Broken. See why below, and where the grey lock parts from it.'
@@ -618,7 +618,7 @@ const progress = () => { try { return JSON.parse(localStorage.getItem('setnxlock
 function drawLevels() {
   const done = progress()
   $('levellist').replaceChildren(...LEVELS.map(l => {
-    const li = element('li'), b = element('button', upper(l.title))
+    const li = element('li'), b = element('button', done[l.name] ? upper(l.title) : l.objective)
     b.onclick = () => begin(l)
     li.append(b, done[l.name] ? ' ✓ in ' + done[l.name] + ' steps' : '')
     return li
@@ -667,7 +667,7 @@ function drawSolved(v) {
   }
   const next = LEVELS[LEVELS.indexOf(level) + 1]
   if (next) {
-    const b = element('button', 'Next level', {title: upper(next.title)})
+    const b = element('button', 'Next level', {title: next.objective})
     b.onclick = () => begin(next)
     b.id = 'next'
     $('violation').firstChild.append(' ', b)

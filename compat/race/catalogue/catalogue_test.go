@@ -76,17 +76,16 @@ const canonical = `
 	set/compare-then-del set/extend-adds set/older-successor rw/mutex-outrun rw/bare-mutex rw/expired-reader rw/extend-resurrects rw/compare-then-del rw/skewed-sweep
 	rw/starved-writer
 	semaphore/slow-clock semaphore/counter-outrun semaphore/lost-token semaphore/doubled-token
-	redlock/restart-forgets`
+	set/bare-del set/check-then-set redlock/restart-forgets redlock/pause-after-check redlock/clock-jump`
 
-// course is the order of teaching of races.md, section 8, the two starred races
-// that it leaves out, and one race of each of the newer locks.
+// course is the order of teaching: the lock that students write, and what no lock prevents; then the locks of 2009 and
+// their repairs.
 const course = `
-	getset/crash-holding getset/double-takeover getset/loser-overwrites getset/vanished-key getset/skewed-takeover
-	getset/paused-release tx/crash-before-expire tx/ttl-repair any/release-after-expiry tx/watch-without-multi
-	tx/watch-lost-on-reconnect any/lost-reply any/lease-counted-from-reply any/renew-after-loss any/paused-holder
-	any/failover old/setnx-on-volatile compat/token-read-as-expired
-	getset/stale-getset-sets-back tx/ttl-repair-revives
-	set/compare-then-del rw/mutex-outrun redlock/restart-forgets`
+	getset/crash-holding set/bare-del set/compare-then-del set/check-then-set any/lost-reply any/lease-counted-from-reply
+	any/renew-after-loss any/paused-holder any/failover redlock/restart-forgets redlock/pause-after-check redlock/clock-jump
+	getset/double-takeover getset/loser-overwrites getset/vanished-key getset/skewed-takeover getset/paused-release
+	getset/stale-getset-sets-back old/setnx-on-volatile tx/crash-before-expire tx/ttl-repair tx/watch-without-multi
+	compat/token-read-as-expired`
 
 func TestComplete(t *testing.T) {
 	var names, taught []string
@@ -264,7 +263,7 @@ func TestFind(t *testing.T) {
 			t.Errorf("Find(%q) = %q %t, want %q", name, s.Name, ok, want)
 		}
 	}
-	if g := Groups(); !slices.Equal(g, []string{"getset", "tx", "any", "old", "compat", "set", "rw", "redlock", "semaphore"}) {
+	if g := Groups(); !slices.Equal(g, []string{"getset", "set", "any", "redlock", "old", "tx", "compat", "rw", "semaphore"}) {
 		t.Errorf("groups %v", g)
 	}
 }

@@ -46,6 +46,8 @@ var others = []struct {
 		func(token func() string) protocol.Algorithm { return jedisLock{uuid: token} }},
 
 	{"other/bare-del", "SETNX, EXPIRE; releases by DEL (Laravel up to 5.7)", tokens(tokened{free: bareDel})},
+	{"other/set-del", "SET NX PX; releases by DEL", tokens(tokened{take: setNXPX, free: bareDel})},
+	{"other/check-then-set", "GET, and SET PX if there is no key; releases under WATCH", tokens(tokened{take: checkThenSet})},
 	{"other/retry-del", "SETNX, EXPIRE; releases by GET and DEL, and repeats a DEL whose reply was lost",
 		tokens(tokened{free: retryDel})},
 	{"other/watch-only", "SETNX, EXPIRE; releases under WATCH without MULTI (redis-py 2.10.0–2.10.5)",

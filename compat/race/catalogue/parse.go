@@ -62,8 +62,8 @@ import (
 // The words of a schedule are those of race.ParseWords: C1 is its next command, C1-
 // loses the reply, C1.sever the request, C1.stale has a replica answer; +9s lets time
 // pass, +9s~ without anything expired being removed; redis.restart, redis.failover,
-// redis.evict and redis.clock+2000s are what happens to the server, S2.restart, S2.evict
-// and S2.down to one of several.
+// redis.evict and redis.clock+2000s are what happens to the server, S2.restart, S2.evict,
+// S2.down and S2.clock+11s to one of several.
 //
 // A # after white space begins a comment. A file of a user's own needs the
 // algorithm and the schedule; all the rest may be left out.

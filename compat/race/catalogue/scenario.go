@@ -69,5 +69,16 @@ type Wrong struct {
 // ttl is what a scenario's clients ask for.
 const ttl = 10 * time.Second
 
+// Lecture is the lecture of the course in which the race is taught, from 1; 0: it is not taught.
+func (s Scenario) Lecture() int {
+	switch {
+	case s.Star == 0:
+		return 0
+	case s.Star <= 12: // the lock that students write, and what no lock prevents
+		return 1
+	}
+	return 2 // the locks of 2009
+}
+
 // Group is the part of the name before the slash: whose lock it is about.
 func (s Scenario) Group() string { group, _, _ := strings.Cut(s.Name, "/"); return group }

@@ -223,16 +223,31 @@ func together(c *protocol.Conn, _ time.Time, l *protocol.Lease, ttl time.Duratio
 
 // setexFallback asks for SET NX PX and, told that there is none, writes the key
 // with SETEX: over any holder (redlock-py, PR 12).
-func setexFallback(c *protocol.Conn, _ time.Time, l *protocol.Lease, ttl time.Duration) error {
-	won, err := get(c, "SET", l.Key, l.Value, "NX", "PX", ttl.Milliseconds())
-	switch err.(type) {
-	case nil:
-		if won == "" {
-			return &protocol.HeldError{Key: l.Key}
-		}
-		return nil
-	case redis.Error:
+func setexFallback(c *protocol.Conn, now time.Time, l *protocol.Lease, ttl time.Duration) error {
+	err := setNXPX(c, now, l, ttl)
+	if _, refused := err.(redis.Error); refused {
 		_, err = c.Do("SETEX", l.Key, int64(ttl/time.Second), l.Value)
+	}
+	return err
+}
+
+// setNXPX takes the lock in one command.
+func setNXPX(c *protocol.Conn, _ time.Time, l *protocol.Lease, ttl time.Duration) error {
+	won, err := get(c, "SET", l.Key, l.Value, "NX", "PX", ttl.Milliseconds())
+	if err == nil && won == "" {
+		err = &protocol.HeldError{Key: l.Key}
+	}
+	return err
+}
+
+// checkThenSet looks whether the key is there, and then writes it.
+func checkThenSet(c *protocol.Conn, _ time.Time, l *protocol.Lease, ttl time.Duration) error {
+	held, err := get(c, "GET", l.Key)
+	if err == nil && held != "" {
+		err = &protocol.HeldError{Key: l.Key}
+	}
+	if err == nil {
+		_, err = c.Do("SET", l.Key, l.Value, "PX", ttl.Milliseconds())
 	}
 	return err
 }

@@ -22,8 +22,8 @@ import (
 type Page struct {
 	Trace    race.Trace
 	Survives *race.Trace // the same schedule on a lock that survives it; nil: none
-	Starred  bool        // belongs to the course
-	Order    int         // in the course, and in the list of the others; equal ones by name
+	Lecture  int         // of the course, from 1; 0: it is of the archive
+	Order    int         // in the course, and in the archive; equal ones by name
 	Exercise string
 	Where    string // with which lock and on which servers it was shown
 }
@@ -60,13 +60,13 @@ func Site(dir, workbench, guarantees string, races []Page, questions ...Question
 	}
 	races = slices.Clone(races)
 	slices.SortStableFunc(races, func(a, b Page) int {
-		if a.Starred != b.Starred {
-			if a.Starred {
-				return -1
+		archived := func(p Page) int {
+			if p.Lecture == 0 {
+				return 1
 			}
-			return 1
+			return 0
 		}
-		return cmp.Or(cmp.Compare(a.Order, b.Order), cmp.Compare(a.Trace.Scenario, b.Trace.Scenario))
+		return cmp.Or(cmp.Compare(archived(a), archived(b)), cmp.Compare(a.Order, b.Order), cmp.Compare(a.Trace.Scenario, b.Trace.Scenario))
 	})
 	for _, p := range races {
 		if err := s.add(p); err != nil {
@@ -128,7 +128,7 @@ func (s *site) add(p Page) error {
 		e.On = p.Trace.Server
 	}
 	e.On = "shown on " + view.ServerName(e.On)
-	if p.Starred {
+	if p.Lecture > 0 {
 		e.No = fmt.Sprint(len(s.list) + 1)
 	}
 	if p.Survives != nil {
@@ -221,22 +221,22 @@ commands. Try to reach the objective before you look at the steps.</p>
 		w.Put("<p><a href=\"%s\">%s</a></p>\n", q.File, q.Says)
 	}
 	w.Put("</header>\n<main>\n")
-	s.races(&w, "The course", true)
-	s.races(&w, "More races", false)
+	s.races(&w, "The lock that everybody writes", 1)
+	s.races(&w, "The locks of 2009, and ten years of repairs", 2)
+	w.Put("<details><summary>The archive: more races</summary>\n")
+	s.races(&w, "", 0)
+	w.Put("</details>\n")
 	w.Put("</main>\n")
 	return s.write("index.html", markup.Page{Title: title, Sheets: []string{Sheet}, Body: w.HTML()}.Document())
 }
 
-// races lists those of the course, or the others.
-func (s *site) races(w *markup.Writer, title string, starred bool) {
-	listed := false
+// races lists the races of a lecture; 0: of the archive.
+func (s *site) races(w *markup.Writer, title string, lecture int) {
+	w.With("<h2>%s</h2>\n", title)
+	w.Put("<ol class=\"races\">\n")
 	for _, e := range s.list {
-		if e.Starred != starred {
+		if e.Lecture != lecture {
 			continue
-		}
-		if !listed {
-			listed = true
-			w.Put("<h2>%s</h2>\n<ol class=\"races\">\n", title)
 		}
 		w.Put(`<li><span class="no">%s</span><div><h3>%s</h3>`, e.No, link(e.File, upperFirst(e.Trace.Title)))
 		w.With(`<p class="name">%s</p>`, e.Trace.Scenario)
@@ -251,9 +251,7 @@ func (s *site) races(w *markup.Writer, title string, starred bool) {
 		w.With(`<br><a href="%s">✓ survived by another lock</a>`, e.Survives)
 		w.Put("</p></li>\n")
 	}
-	if listed {
-		w.Put("</ol>\n")
-	}
+	w.Put("</ol>\n")
 }
 
 func (s *site) write(name string, b []byte) error {

@@ -28,9 +28,9 @@ func TestSite(t *testing.T) {
 	guarantees := rows + "\n## tx:guarded\n" + regexp.MustCompile(` \(\[.*?\]\(.*?\)\)`).ReplaceAllString(lock, "")
 	must.Do(t, Site(dir, "", guarantees, []Page{
 		{Trace: all["paused-holder"]},
-		{Trace: all["lost-reply"], Starred: true, Order: 12},
-		{Trace: all["double-takeover"], Starred: true, Order: 2, Survives: &survives},
-		{Trace: all["release-after-expiry"], Starred: true, Order: 9},
+		{Trace: all["lost-reply"], Lecture: 1, Order: 12},
+		{Trace: all["double-takeover"], Lecture: 1, Order: 2, Survives: &survives},
+		{Trace: all["release-after-expiry"], Lecture: 1, Order: 9},
 	}, Question{File: "asked.html", Title: "Asked", Says: "Ask", Body: "<p>It.</p>\n", Script: "'use strict'"}))
 	files := must.Get(filepath.Glob(filepath.Join(dir, "*")))(t)
 	var got []string

@@ -98,7 +98,7 @@ func (a *app) site(dir string, s site) error {
 func (a *app) workbench(dir string, races []pages.Page) error {
 	var levels []*workbench.Level
 	for _, p := range races {
-		if !p.Starred {
+		if p.Lecture == 0 {
 			continue
 		}
 		l, err := workbench.LevelOf(p)
@@ -122,7 +122,7 @@ func (a *app) workbench(dir string, races []pages.Page) error {
 // page is a race as the site has it.
 func page(s catalogue.Scenario) (pages.Page, error) {
 	t, err := s.Trace()
-	p := pages.Page{Trace: t, Starred: s.Star > 0, Order: s.Star, Where: s.Where()}
+	p := pages.Page{Trace: t, Lecture: s.Lecture(), Order: s.Star, Where: s.Where()}
 	if err != nil {
 		return p, err
 	}

@@ -252,6 +252,10 @@ func (p Position) others() []Option {
 			list = append(list, p.options(fmt.Sprintf("server %d %s", n, f.says), race.Choice{Verb: f.verb, Server: n})...)
 		}
 	}
+	lease := time.Duration(p.Trace.TTL) * time.Millisecond
+	for n := 1; n <= len(p.Trace.Start.Each); n++ {
+		list = append(list, p.options(fmt.Sprintf("server %d's clock is set forward by more than a lease", n), race.Choice{Verb: race.Jump, Server: n, By: lease + time.Second})...)
+	}
 	return list
 }
 

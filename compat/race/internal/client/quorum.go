@@ -13,7 +13,7 @@ import (
 	"github.com/setnxlock/setnxlock/internal/broken"
 )
 
-// overServers is redlock over three servers, each with setlock.Lua, made an
+// overServers is redlock over several servers, each with setlock.Lua, made an
 // Algorithm so that it can be explored: the shipping Quorum, asking one server
 // after the other. Each client begins with another one, so that votes can split.
 // Real ones ask all at once, and their requests arrive in orders that are not
@@ -68,11 +68,11 @@ func (o overServers) quorum(c redis.Conn, now time.Time) *redlock.Quorum {
 		return token
 	}}}
 	var servers []compat.Backend
-	for n := range plan.ServerCount {
+	for n := range o.a.Setup.Servers() {
 		one := compat.NewBackend(views{a: o.a, lent: c, server: n + 1}.source(), Unchecked{lua})
 		servers = append(servers, &steady{one, now})
 	}
-	return redlock.New(servers, redlock.Options{Sequential: true, First: o.a.ID % plan.ServerCount})
+	return redlock.New(servers, redlock.Options{Sequential: true, First: o.a.ID % o.a.Setup.Servers()})
 }
 
 // clock is the client's own: time may pass while the servers answer. What is read

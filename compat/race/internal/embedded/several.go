@@ -4,6 +4,7 @@ package embedded
 
 import (
 	"strings"
+	"time"
 
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
@@ -45,6 +46,21 @@ func Forget(s *oldredis.Server, n int) {
 	for _, e := range s.Snapshot().Entries(s) {
 		if strings.HasPrefix(e.Key, plan.Nth(n)+":") {
 			s.Evict(e.Key)
+		}
+	}
+}
+
+// SetForward sets the clock of one of several servers forward: its keys end that much earlier.
+func SetForward(s *oldredis.Server, n int, by time.Duration) {
+	c := s.Dial()
+	defer c.Close()
+	for _, e := range s.Snapshot().Entries(s) {
+		switch left := e.Expires.Sub(s.Now()) - by; {
+		case plan.ServerOf(e.Key) != n || e.Expires.IsZero():
+		case left <= 0:
+			s.Evict(e.Key)
+		default:
+			c.Do("PEXPIRE", e.Key, left.Milliseconds()) //nolint:errcheck // a server in memory
 		}
 	}
 }

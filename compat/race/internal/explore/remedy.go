@@ -133,7 +133,10 @@ func allow(c *plan.Config, choices []plan.Choice) error {
 		case plan.Stall, plan.Look:
 			late++
 		case plan.Clock, plan.Jump, plan.Stale:
-			return ErrNotExplored
+			if w.Server == 0 {
+				return ErrNotExplored
+			}
+			f.Evict++ // a key that ends early
 		}
 	}
 	if f.Late = late; late == 0 {
@@ -157,7 +160,7 @@ var omissions = []struct {
 	{"the refusal", func(c *plan.Config) bool { return take(&c.Faults.Refusals) }},
 	{"the restart", func(c *plan.Config) bool { return take(&c.Faults.Restart) }},
 	{"the failover", func(c *plan.Config) bool { return take(&c.Faults.Failover) }},
-	{"the eviction", func(c *plan.Config) bool { return take(&c.Faults.Evict) }},
+	{"the key that is gone before its time", func(c *plan.Config) bool { return take(&c.Faults.Evict) }},
 	{"the server that answers no more", func(c *plan.Config) bool { return take(&c.Faults.Down) }},
 	{"the crash", func(c *plan.Config) bool { was := c.Faults.Crash; c.Faults.Crash = false; return was }},
 	{"the expired key that is still in memory", func(c *plan.Config) bool { was := c.Faults.Unreaped; c.Faults.Unreaped = false; return was }},

@@ -38,6 +38,9 @@ func (s *narrator) note(d *Deed) string {
 	case plan.Pass, plan.PassUnreaped:
 		return note + secondsOf(d.choice.By)
 	case plan.Jump, plan.Clock:
+		if d.choice.Server > 0 {
+			return plan.Nth(d.choice.Server) + "'s clock is set " + set(d.choice.By)
+		}
 		return note + set(d.choice.By)
 	case plan.Look:
 		return note + s.clock(d)
@@ -76,10 +79,12 @@ func (s *narrator) fenceText(d *Deed) string {
 func (s *narrator) why(d *Deed) string {
 	why := told[d.choice.Verb].why
 	switch c := d.choice; {
-	case c.Verb == plan.Pass || c.Verb == plan.Jump:
+	case c.Verb == plan.Pass || c.Verb == plan.Jump && c.Server == 0:
 		return why + s.expired() + "."
 	case c.Verb == plan.PassUnreaped:
 		return why + s.expired() + ", and nothing that has expired is removed yet."
+	case c.Verb == plan.Jump && c.Server > 0:
+		return "Its clock is set, and nobody else's: its keys end that much earlier."
 	case c.Verb == plan.Restart && c.Server > 0:
 		return "It had saved nothing: all its keys are gone."
 	case why != "":

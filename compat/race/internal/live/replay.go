@@ -131,7 +131,7 @@ func (s *narrator) server() trace.Server {
 	w := s.w
 	out := trace.Server{TTL: -1, Storage: s.store}
 	if w.c.Servers() > 0 {
-		out.Each = make([]trace.Server, plan.ServerCount)
+		out.Each = make([]trace.Server, w.c.Servers())
 		for i := range out.Each {
 			out.Each[i].TTL = -1
 		}

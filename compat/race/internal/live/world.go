@@ -207,7 +207,10 @@ func (w *World) free() bool {
 // serve is a choice of the server's or of time.
 func (w *World) serve(d *Deed, c plan.Choice) error {
 	if several := w.c.Servers() > 0; several != (c.Server > 0) && (c.Verb == plan.Evict || c.Verb == plan.Restart || c.Verb == plan.Failover || c.Verb == plan.Down) {
-		return disabled("of one server it is said of redis, of several of S1, S2, S3")
+		return disabled("of one server it is said of redis, of several of S1, S2 and so on")
+	}
+	if c.Server > w.c.Servers() {
+		return disabled("there are %d servers", w.c.Servers())
 	}
 	was := w.onKeys()
 	switch c.Verb {
@@ -224,6 +227,10 @@ func (w *World) serve(d *Deed, c plan.Choice) error {
 	case plan.Reap:
 		w.Server.Reap()
 	case plan.Jump:
+		if c.Server > 0 {
+			embedded.SetForward(w.Server, c.Server, c.By)
+			break
+		}
 		w.jump(c.By)
 	case plan.Evict:
 		if !w.Server.Evict(plan.KeyOn(w.c.Stands(), c.Server)) {

@@ -72,8 +72,8 @@ const (
 	Evict
 	// Down: one server of several answers no more.
 	Down
-	// Jump: the server's clock is set, and no client's. It is replayed, not
-	// explored.
+	// Jump sets the server's clock, and no client's. It is replayed, not explored. On one server of several it
+	// ends that server's keys earlier: what is explored in its place is Evict.
 	Jump
 )
 
@@ -99,6 +99,9 @@ func (c Choice) String() string {
 	case Clock:
 		return who + ".clock" + signed(c.By)
 	case Jump:
+		if c.Server > 0 {
+			return Nth(c.Server) + ".clock" + signed(c.By)
+		}
 		return "redis.clock" + signed(c.By)
 	case Pass:
 		return "+" + c.By.String()

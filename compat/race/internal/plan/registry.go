@@ -20,6 +20,7 @@ import (
 type Entry struct {
 	Lock
 	Form    Form // where it keeps what it holds
+	servers int  // of a Quorum, how many
 	apart   bool // each client's is made otherwise: none is like another
 	NoFence bool // it has no fences to draw
 	Turns   bool // its waiters take turns, and a writer can go on as a reader
@@ -86,8 +87,13 @@ var registry = sync.OnceValue(func() map[string]Entry {
 				return semaphore.Lock{Options: semaphore.Options{N: l.n, Slot: l.slot, Fence: fence, Token: token, Pick: func(int) int { return 0 }}}
 			}}}
 	}
-	all["redlock"] = Entry{Form: Quorum, apart: true, NoFence: true, Lock: Lock{Says: "a majority of three servers, " +
-		"each with set:lua; asked one after the other, each client starting with another one"}}
+	for name, x := range map[string]struct {
+		n    int
+		says string
+	}{"redlock": {3, "three"}, "redlock/five": {5, "five"}} {
+		all[name] = Entry{Form: Quorum, servers: x.n, apart: true, NoFence: true, Lock: Lock{Says: "a majority of " + x.says +
+			" servers, each with set:lua; asked one after the other, each client starting with another one"}}
+	}
 	for _, name := range Pinnable {
 		e := all[name]
 		e.Pinned = 1

@@ -230,7 +230,7 @@ func ParseWords(s string) ([]Choice, error) {
 
 // wordForm is a word: time that passes; a choice of the server's, or of one of several; a client's.
 var wordForm = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(?:\+([^~]+)(~?)|(?:redis|S([1-3]))\.([a-z]+)(.*)|C([1-9])(\*|-|)(?:\.([a-z]+)(.*))?)$`)
+	return regexp.MustCompile(`^(?:\+([^~]+)(~?)|(?:redis|S([1-9]))\.([a-z]+)(.*)|C([1-9])(\*|-|)(?:\.([a-z]+)(.*))?)$`)
 })
 
 func parseWord(w string) (c Choice, err error) {
@@ -246,7 +246,8 @@ func parseWord(w string) (c Choice, err error) {
 		if m[2] != "" {
 			c.Verb = PassUnreaped
 		}
-	case verb == "clock" && m[3] == "":
+	case verb == "clock":
+		c.Server, _ = strconv.Atoi(m[3])
 		c.Verb = Jump
 	case verb != "":
 		c.Server, _ = strconv.Atoi(m[3])

@@ -15,9 +15,6 @@ func Remains(key, beside string) bool {
 	return beside == FenceKey(key) || beside == protocol.Aux(key, "limit") || strings.HasPrefix(beside, key+":") && strings.HasSuffix(beside, ":fence")
 }
 
-// ServerCount is of how many servers a quorum is made.
-const ServerCount = 3
-
 // DownKey follows a server's name on the key that stands for its being gone.
 const DownKey = ":down"
 
@@ -26,7 +23,7 @@ func Nth(n int) string { return "S" + strconv.Itoa(n) }
 
 // ServerOf is the server that a key is on; 0 if there is only one.
 func ServerOf(key string) int {
-	if len(key) > 2 && key[0] == 'S' && key[2] == ':' && key[1] >= '1' && key[1] <= '0'+ServerCount {
+	if len(key) > 2 && key[0] == 'S' && key[2] == ':' && key[1] >= '1' && key[1] <= '9' {
 		return int(key[1] - '0')
 	}
 	return 0

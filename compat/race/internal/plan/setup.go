@@ -267,8 +267,9 @@ func (c *Setup) Readers(client int, token func() string) protocol.Algorithm {
 
 // Servers is on how many servers the lock is; 0: on one, and no choice names it.
 func (c *Setup) Servers() int {
-	if c.Form() == Quorum {
-		return ServerCount
+	n := 0
+	for i := range max(c.Clients, 1) {
+		n = max(n, c.Entry(i).servers)
 	}
-	return 0
+	return n
 }

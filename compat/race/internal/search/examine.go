@@ -134,7 +134,7 @@ func (x *search) make(s *state, m move) (t state) {
 	case v == plan.Pass || v == plan.PassUnreaped:
 		t, _ = x.pass(s, m)
 	case v > plan.PassUnreaped:
-		t, _ = x.serve(s, v, m.client())
+		t, _ = x.serve(s, v, m.server())
 	default:
 		t, _, _ = x.step(s, v, m.client(), m.ran())
 	}
@@ -154,7 +154,7 @@ func (m move) choices(now int32, words int, real *[plan.MaxClients]int) []plan.C
 		}
 		list = append(list, plan.Choice{Verb: v, By: time.Duration(m.until()-now) * time.Millisecond})
 	case v > plan.PassUnreaped:
-		list = append(list, plan.Choice{Verb: v, Server: m.client()})
+		list = append(list, plan.Choice{Verb: v, Server: m.server()})
 	default:
 		last := plan.Choice{Verb: v, Client: real[m.client()]}
 		if v == plan.Refuse {

@@ -75,6 +75,7 @@ func timeMove(v plan.Verb, looks, until int) move {
 
 func (m move) verb() plan.Verb { return plan.Verb(m & 31) }
 func (m move) client() int     { return int(m >> 5 & 3) }
+func (m move) server() int     { return int(m >> 5 & 15) }
 func (m move) looks() int      { return int(m >> 7 & 15) }
 func (m move) ran() int        { return int(m >> 11) }
 func (m move) at() int         { return int(m >> 11 & 255) } // the request of the write in which Refuse refuses

@@ -736,7 +736,7 @@ const pass = () => queue(() => state.time.length && show(join(head(), [...words(
 // What is typed of a move: + and a time, or what becomes of whose message.
 let begun = ''
 const FATES = {x: 'sever', r: '-', l: 'delay', a: 'arrive', b: 'cut', n: 'refuse', g: 'stall', k: 'look', p: 'pause', c: 'crash'}
-const SERVER = {R: 'restart', F: 'failover', E: 'evict', X: 'reap', D: 'down'}
+const SERVER = {R: 'restart', F: 'failover', E: 'evict', X: 'reap', D: 'down', J: 'clock'}
 
 // typed takes a key that is part of a move.
 function typed(key) {
@@ -748,7 +748,7 @@ function typed(key) {
     else if (key === 'Backspace') begun = was.slice(0, -1)
     else if (/^[\w.~]$/.test(key)) begun = was + key
   } else if (was && /^[1-9]$/.test(key)) {
-    if (SERVER[was]) choose('S' + key + '.' + SERVER[was])
+    if (SERVER[was]) choose('S' + key + '.' + SERVER[was] + (was === 'J' ? '+' + (state.trace.ttl_ms / 1000 + 1) + 's' : ''))
     else if (was === 'r') choose('C' + key + '-')
     else if (was === 'p') either('C' + key + '.pause', 'C' + key + '.resume')
     else choose('C' + key + '.' + FATES[was])

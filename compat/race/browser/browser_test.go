@@ -220,8 +220,8 @@ func TestLongWorkbench(t *testing.T) {
 				p := open(t, browser, address, width, "light")
 				p.offered()
 				p.click("#levels summary")
-				p.click("#levellist li:nth-child(2) button")
-				p.says("#leveltitle", "Level 2: ")
+				p.click("#levellist li:nth-child(13) button")
+				p.says("#leveltitle", "Level 13: ")
 				p.offered()
 				p.key("h")
 				p.says("#hinttext", "exclusion is 8 steps away.")
@@ -485,10 +485,13 @@ func keysOf(t *testing.T, word string) []string {
 		return []string{"r", client[1:]}
 	}
 	who, what, fate := strings.Cut(word, ".")
+	if strings.HasPrefix(what, "clock+") {
+		return []string{"J", who[1:]}
+	}
 	if !fate {
 		return []string{who[1:]}
 	}
-	key := map[string]string{"sever": "x", "delay": "l", "arrive": "a", "pause": "p", "resume": "p", "crash": "c", "restart": "R", "failover": "F"}[what]
+	key := map[string]string{"sever": "x", "delay": "l", "arrive": "a", "pause": "p", "resume": "p", "crash": "c", "look": "k", "restart": "R", "failover": "F"}[what]
 	switch {
 	case key == "":
 		t.Fatalf("no key for %s", word)

@@ -7,7 +7,6 @@ import (
 	"compress/gzip"
 	"context"
 	"embed"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -104,7 +103,7 @@ func Site(ctx context.Context, dir string, levels []*Level) error {
 	if err != nil {
 		return err
 	}
-	// A page from the disk may fetch no file: the engine is a script, which has what is packed in Base64.
+	// A page from the disk may fetch no file: the engine is a script, which has what is packed in a string.
 	script := fmt.Sprintf("self.SETNXLOCK_EXEC = %s\nself.SETNXLOCK_CODE = '%s'\nself.SETNXLOCK_WASM = '%s'\n",
 		exec, packed(code), packed(module))
 	// Marshal writes <, > and & as \u003c and so on: no </script> can end the data.
@@ -114,8 +113,7 @@ func Site(ctx context.Context, dir string, levels []*Level) error {
 	}
 	html := markup.Page{
 		Title: "The Workbench: Break a Lock by Hand",
-		// The engine holds a module in a data: address, and runs in a Worker out of a blob:.
-		Allow:  []string{pages.FileScripts + " blob: 'wasm-unsafe-eval'", "worker-src blob:", "connect-src data:"},
+		Allow:  []string{pages.FileScripts + " blob: 'wasm-unsafe-eval'", "worker-src blob:"},
 		Sheets: []string{pages.Sheet, "workbench.css"},
 		Body: markup.Fill(asset("workbench.html"), map[string]markup.HTML{
 			"levels":    markup.HTML(data),
@@ -133,14 +131,31 @@ func Site(ctx context.Context, dir string, levels []*Level) error {
 	return nil
 }
 
-// packed is b gzipped, in Base64.
+// packed gzips b and writes it as the text of a script's string, seven bits to a character. A character that may not
+// stand there has 128 added, so that a reader takes each character modulo 128.
 func packed(b []byte) string {
+	var zipped bytes.Buffer
+	z, _ := gzip.NewWriterLevel(&zipped, gzip.BestCompression) //nolint:errcheck // there is this level
+	z.Write(b)                                                 //nolint:errcheck // a Buffer takes all
+	z.Close()                                                  //nolint:errcheck
 	var text strings.Builder
-	base := base64.NewEncoder(base64.StdEncoding, &text)
-	z, _ := gzip.NewWriterLevel(base, gzip.BestCompression) //nolint:errcheck // there is this level
-	z.Write(b)                                              //nolint:errcheck // a Builder takes all
-	z.Close()                                               //nolint:errcheck
-	base.Close()                                            //nolint:errcheck
+	bits, have := 0, 0
+	put := func(seven int) {
+		if strings.ContainsRune("\x00\n\r'\\", rune(seven)) {
+			seven += 128
+		}
+		text.WriteRune(rune(seven))
+	}
+	for _, c := range zipped.Bytes() {
+		bits, have = bits<<8&0x7fff|int(c), have+8
+		for have >= 7 {
+			have -= 7
+			put(bits >> have & 127)
+		}
+	}
+	if have > 0 {
+		put(bits << (7 - have) & 127)
+	}
 	return text.String()
 }
 

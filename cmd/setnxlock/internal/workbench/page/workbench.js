@@ -15,10 +15,16 @@ const seconds = ms => ms / 1000 + 's'
 // unbroken is code whose words are not torn behind a hyphen, as those of pages.Words.
 const unbroken = code => code.split(/(\s+)/).map(w => /^\s|^[\p{L}\d]*$/u.test(w) || w.length > 36 ? w : element('span', w, {class: 'word'}))
 
-// gunzip is a response of what was packed, in Base64: the page may fetch no file.
-const gunzip = async packed => {
-  const gzip = await fetch('data:application/gzip;base64,' + packed)
-  return new Response(gzip.body.pipeThrough(new DecompressionStream('gzip')))
+// gunzip is a response of what was packed, seven bits to a character: the page may fetch no file.
+const gunzip = packed => {
+  const bytes = new Uint8Array(packed.length * 7 >> 3)
+  let bits = 0, have = 0, n = 0
+  for (let i = 0; i < packed.length; i++) {
+    bits = bits << 7 | packed.charCodeAt(i) & 127
+    have += 7
+    if (have >= 8) bytes[n++] = bits >> (have -= 8)
+  }
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip')))
 }
 
 // A Worker's own script, after Go's: it answers one question at a time. The first compiles the module for the others.
@@ -26,7 +32,7 @@ const work = `
 onmessage = async e => {
   if (e.data.packed) {
     try {
-      const module = await gunzip(e.data.packed)
+      const module = gunzip(e.data.packed)
       postMessage({module: await WebAssembly.compile(await module.arrayBuffer())})
     } catch (err) { postMessage({failed: String(err)}) }
     return
@@ -53,7 +59,7 @@ async function load() {
     s.onerror = () => reject(new Error('workbench-engine.js is not there: it stands beside this page'))
     document.head.append(s)
   })
-  const code = await gunzip(self.SETNXLOCK_CODE)
+  const code = gunzip(self.SETNXLOCK_CODE)
   for (const [file, text] of Object.entries(await code.json())) CODE[file] = text.split('\n')
   const script = URL.createObjectURL(new Blob([self.SETNXLOCK_EXEC, 'const gunzip = ' + gunzip, work], {type: 'text/javascript'}))
   const compiler = new Worker(script)

@@ -298,6 +298,9 @@ func TestLongWorkbench(t *testing.T) {
 		p.key("f")
 		p.says("#violation", "Broken: progress at step 2")
 	})
+	t.Run("templates", func(t *testing.T) { templates(t, open(t, browser, address, 1280, "light")) })
+	t.Run("exercises", func(t *testing.T) { exercises(t, open(t, browser, address, 1280, "light")) })
+	t.Run("in a frame", func(t *testing.T) { framed(t, browser) })
 	t.Run("MONITOR", func(t *testing.T) {
 		p := open(t, browser, address, 1280, "light")
 		p.offered()
@@ -305,7 +308,100 @@ func TestLongWorkbench(t *testing.T) {
 		p.do(chromedp.SetValue(chromedp.CSS("#lines"), monitored))
 		p.click("#readlog")
 		p.says("#logsays", "Broken: ownership at step 4: C1 removed the lock of C2.")
+		p.click("#bring summary")
+		p.click("#sample")
+		p.says("#logtold", "skipped")
+		p.click("#log button:not(li button)") // on into the explorer
+		p.until(`queued === 0 && state.trace.verdict.violated !== ""`)
 	})
+}
+
+// Each template of a lock of one's own begins where its form says; what is wrong with one's own lines is said.
+func templates(t *testing.T, p tab) {
+	p.offered()
+	n := eval[int](p, `$("template").options.length`)
+	if n < 7 {
+		t.Errorf("%d templates", n)
+	}
+	for i := range n {
+		p.click("#own summary")
+		eval[bool](p, fmt.Sprintf(`(() => { $("template").value = %d; return $("template").dispatchEvent(new Event("change")) })()`, i))
+		p.click("#form button")
+		p.until(`!$("own").open && queued === 0`)
+		p.says("#setting", "a lock of your own")
+		if got := eval[string](p, `state.trace.server`); got != eval[string](p, `$("ownserver").value`) {
+			t.Errorf("template %d is on %s", i, got)
+		}
+	}
+	p.click("#own summary")
+	p.do(chromedp.SetValue(chromedp.CSS("#program"), "SETNX key TOKEN\n1 = mine"))
+	p.click("#form button")
+	p.says("#formsays", "in capitals")
+}
+
+// Each level's exercise takes the right answers of its file, and says what the wrong ones lack.
+func exercises(t *testing.T, p tab) {
+	p.offered()
+	names := eval[[]string](p, "LEVELS.map(l => l.name)")
+	if len(names) < 23 {
+		t.Errorf("%d levels", len(names))
+	}
+	for _, name := range names {
+		eval[bool](p, fmt.Sprintf(`begin(LEVELS.find(l => l.name === %q)).then(() => true)`, name))
+		p.key("e")
+		text := must.Get(os.ReadFile(filepath.Join("..", "catalogue", "scenarios", filepath.FromSlash(name)+".txt")))(t)
+		driven := 0
+		for line := range strings.SplitSeq(string(text), "\n") {
+			what, words, _ := strings.Cut(line, " ")
+			says := map[string]string{"answer": "✓ Right", "wrong": "Not yet: "}[what]
+			if says == "" {
+				continue
+			}
+			words, _, _ = strings.Cut(words, ": ")
+			eval[bool](p, fmt.Sprintf(`go(join(head(), %q.split(" ")))`, words))
+			p.says("#hinttext", says)
+			driven++
+		}
+		if driven < 4 {
+			t.Errorf("%s: %d answers", name, driven)
+		}
+		p.key("e")
+	}
+}
+
+// A race's page has the game in it, 500 px wide, with what is to be pressed in sight; by its address it stands in any frame. As a
+// slide it hides the way there, as a hand-out it has blank lanes.
+func framed(t *testing.T, browser context.Context) {
+	page := "file://" + filepath.Join(site(t), "set-bare-del.html")
+	p := open(t, browser, page, 1280, "light")
+	p.click("#play")
+	p.until(`document.querySelector("#game iframe")`)
+	if got := eval[float64](p, `document.querySelector("#game iframe").getBoundingClientRect().width`); got != 500 {
+		t.Errorf("the frame is %v px wide", got)
+	}
+	p.says("#game code", "workbench.html#embed=other%2Fset-del%207.0")
+	p.key("s")
+	if eval[bool](p, `document.querySelector("article").checkVisibility()`) {
+		t.Error("a slide shows the solution")
+	}
+	p.key("o")
+	if got := eval[int](p, `[...document.querySelectorAll("#blank .row")].filter(e => e.checkVisibility()).length`); got < 15 {
+		t.Errorf("a hand-out of %d rows", got)
+	}
+	w := open(t, browser, eval[string](p, `document.querySelector("#game iframe").src`), 500, "light")
+	w.do(chromedp.EmulateViewport(500, 700))
+	w.offered()
+	for n := range 2 {
+		w.click("[data-card=C1] .msg")
+		w.until(fmt.Sprintf("state.trace.events.length === %d", n+1))
+	}
+	for _, trouble := range eval[[]string](w, fits) {
+		t.Error(trouble)
+	}
+	if hash := eval[string](w, "location.hash"); !strings.HasPrefix(hash, "#embed=") {
+		t.Errorf("after a step the address is %s", hash)
+	}
+	w.narrow()
 }
 
 // fits is what is wrong with the first screen of the workbench: what can't be seen without scrolling, what is too

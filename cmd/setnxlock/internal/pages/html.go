@@ -34,6 +34,7 @@ type pageContext struct {
 	Nav      *pageNav
 	Survives string // file of the same race on a lock that survives it
 	Exercise string
+	Level    bool   // the workbench has it as a level
 	Where    string // with which lock and on which servers the race was shown
 	JSON     string // file of the trace
 
@@ -67,7 +68,7 @@ func writePage(w io.Writer, t race.Trace, c pageContext) error {
 	page := markup.Page{Title: title}
 	if c.JSON != "" { // in a site
 		body += "<script src=\"" + raceScript + "\"></script>\n"
-		page.Allow, page.Sheets = []string{FileScripts}, []string{Sheet}
+		page.Allow, page.Sheets = []string{FileScripts, "frame-src 'self' file:"}, []string{Sheet}
 	} else {
 		script := Lanes() + asset("page.js")
 		body += "<script>" + markup.HTML(script) + "</script>\n"
@@ -138,6 +139,7 @@ func other(t race.Trace, workbench string) markup.HTML {
 	w.Put("<p id=\"other\">What if something else came next? ")
 	if workbench != "" {
 		w.Put("<a href=\"%s\">Make it happen in the workbench</a>", workbench+"#"+Fragment(head+" :"))
+		w.Put(" <button id=\"play\" data-src=\"%s\">play it here</button>", workbench+"#embed="+Fragment(head+" :"))
 	} else {
 		play := "--algorithm " + t.Algorithm + " --server " + t.Server
 		if t.Scenario != "" {
@@ -177,7 +179,13 @@ func article(t race.Trace, c pageContext) markup.HTML {
 	if t.Objective != "" {
 		w.Put("</details>\n")
 	}
-	w.With("<h2>Exercise</h2>\n<p>%s</p>\n", c.Exercise)
+	if c.Exercise != "" {
+		w.Put("<section id=\"exercise\"><h2>Exercise</h2>\n<p>%s</p>\n", c.Exercise)
+		if head, _, _ := strings.Cut(t.Schedule, " :"); c.Workbench != "" && c.Level {
+			w.Put("<p><button id=\"solve\" data-src=\"%s\">solve it here, checked</button></p>\n", c.Workbench+"#embed,exercise="+Fragment(head+" :"))
+		}
+		w.Put("</section>\n")
+	}
 	if c.Where == "" && len(t.Servers) > 0 {
 		c.Where = "Shown with " + t.Algorithm + " on " + strings.Join(t.Servers, ", ") + "."
 	}

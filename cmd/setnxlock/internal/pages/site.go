@@ -152,7 +152,7 @@ func (s *site) race(p Page, i int) error {
 			return err
 		}
 	}
-	return s.trace(e.File, p.Trace, pageContext{Nav: nav, Survives: e.Survives, Exercise: p.Exercise, Where: p.Where})
+	return s.trace(e.File, p.Trace, pageContext{Nav: nav, Survives: e.Survives, Exercise: p.Exercise, Level: p.Lecture > 0, Where: p.Where})
 }
 
 // trace writes a trace twice: to be seen, and to be read by a program.

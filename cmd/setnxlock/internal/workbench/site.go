@@ -47,6 +47,7 @@ type Level struct {
 	Head      string     `json:"head"` // of its schedules, before the colon
 	Fix       string     `json:"fix"`
 	Survives  *Survivor  `json:"survives,omitempty"`
+	Exercise  *Marked    `json:"exercise,omitempty"`
 	Graph     race.Graph `json:"graph"`
 }
 
@@ -73,6 +74,13 @@ func LevelOf(p pages.Page) (*Level, error) {
 	l := &Level{
 		Name: t.Scenario, Title: t.Title, Objective: t.Objective, Text: t.Text,
 		Goal: t.Verdict.Violated, Head: head, Fix: t.Argument.Fix, Graph: graph,
+	}
+	if p.Exercise != "" {
+		m, err := marked(t.Scenario, "")
+		if err != nil {
+			return nil, err
+		}
+		l.Exercise = &m
 	}
 	if p.Survives != nil {
 		l.Survives = &Survivor{p.Survives.Algorithm, p.Survives.Schedule}
@@ -112,7 +120,7 @@ func Site(ctx context.Context, dir string, levels []*Level) error {
 		return err
 	}
 	html := markup.Page{
-		Title: "The Workbench: Break a Lock by Hand",
+		Title:  "The Workbench: Break a Lock by Hand",
 		Allow:  []string{pages.FileScripts + " blob: 'wasm-unsafe-eval'", "worker-src blob:"},
 		Sheets: []string{pages.Sheet, "workbench.css"},
 		Body: markup.Fill(asset("workbench.html"), map[string]markup.HTML{
@@ -196,7 +204,7 @@ func asset(name string) string {
 var algorithms = []string{"getsetlock", "txlock", "compat/setlock", "compat/rwlock", "compat/semaphore", "compat/race/catalogue", "internal/broken", "cmd/setnxlock/internal/mixing"}
 
 // engines are the files in which it can, where the engine, or redlock for one of its servers, sends for an algorithm.
-var engines = []string{"compat/protocol/watch.go", "compat/protocol/unguarded.go", "compat/protocol/listcas.go", "compat/protocol/script.go", "compat/protocol/ifeq.go", "compat/redlock/server.go"}
+var engines = []string{"compat/protocol/watch.go", "compat/protocol/unguarded.go", "compat/protocol/listcas.go", "compat/protocol/script.go", "compat/protocol/ifeq.go", "compat/redlock/server.go", "compat/redlock/redlock.go"}
 
 // sources are the files of the algorithms, by name, in JSON: each line where it was.
 func sources(ctx context.Context) ([]byte, error) {

@@ -96,8 +96,45 @@ function go(n) {
   if (location.hash !== hash) history.replaceState(null, "", hash);
 }
 
-// read goes to the step that the address names: #7.
+// look shows the page as a slide or as a hand-out, or as it is.
+function look(as) {
+  const root = document.documentElement.classList;
+  for (const name of ["slide", "handout"]) {
+    root.toggle(name, name === as);
+    $(name).setAttribute("aria-pressed", name === as);
+  }
+  if (as !== "handout" || $("blank").firstChild) return;
+  $("blank").style.setProperty("--k", clients.length);
+  $("blank").append(Lanes.head(T), ...Array.from({ length: Math.max(14, path.length + 2) }, (_, n) => {
+    const row = el("div", "row", el("span", "n", String(n + 1)));
+    for (let i = 0; i <= clients.length; i++) {
+      const life = el("span", "life");
+      life.style.gridColumn = i + 3;
+      row.append(life);
+    }
+    return row;
+  }));
+}
+const turned = as => look(document.documentElement.classList.contains(as) ? "" : as);
+
+// game opens the workbench's board in the page: what it runs on is loaded only now.
+function game(button) {
+  if (!button) return;
+  button.addEventListener("click", () => {
+    const frame = document.createElement("iframe");
+    frame.title = "The race as a game";
+    frame.src = button.dataset.src;
+    const address = new URL(frame.src, location.href).href;
+    $("game").replaceChildren(frame, el("p", "setting", "For slides of your own: ", el("code", "", `<iframe src='${address}' width='500' height='700'></iframe>`)));
+    $("game").hidden = false;
+    frame.scrollIntoView({ block: "nearest" });
+  });
+}
+
+// read goes to the step that the address names: #7; or shows the page as a slide: #slide.
 function read() {
+  const as = /^#(slide|handout)$/.exec(location.hash);
+  if (as) look(as[1]);
   const m = /^#(\d+)$/.exec(location.hash);
   go(m ? +m[1] : 0);
 }
@@ -108,6 +145,7 @@ const help = () => $("ask").setAttribute("aria-expanded", String(!($("help").hid
 const keys = {
   "ArrowRight": 1, " ": 1, "Enter": 1, "l": 1, "j": 1, "ArrowLeft": -1, "Backspace": -1, "h": -1, "k": -1,
   "Home": () => go(0), "End": () => go(path.length - 1), "v": first, "?": help,
+  "s": () => turned("slide"), "o": () => turned("handout"),
 };
 addEventListener("keydown", ev => {
   if (ev.ctrlKey || ev.altKey || ev.metaKey) return;
@@ -125,6 +163,9 @@ $("back").addEventListener("click", () => go(now - 1));
 $("next").addEventListener("click", () => go(now + 1));
 $("bad").addEventListener("click", first);
 $("ask").addEventListener("click", help);
+for (const as of ["slide", "handout"]) $(as).addEventListener("click", () => turned(as));
+game($("play"));
+game($("solve"));
 if ($("copy")) {
   $("copy").hidden = false;
   $("copy").addEventListener("click", async () => {

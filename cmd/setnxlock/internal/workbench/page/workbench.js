@@ -117,7 +117,12 @@ const wordsOf = schedule => { const i = schedule.indexOf(' :'); return i < 0 ? [
 const join = (head, words) => [head, ':', ...words].join(' ')
 const head = () => headOf(state.trace.schedule)
 const words = () => wordsOf(state.trace.schedule)
-const clean = address => { try { return decodeURIComponent(address.replace(/^#/, '')) } catch { return '' } }
+// An address is a schedule, after what the page is to be: #embed= has the board alone, #exercise= its exercise, too.
+const WHOLE = /^#?(?:(embed|exercise|embed,exercise)=)?/
+const modes = (WHOLE.exec(location.hash)[1] ?? '').split(',')
+const embedded = modes.includes('embed')
+let exercising = modes.includes('exercise')
+const clean = address => { try { return decodeURIComponent(address.replace(WHOLE, '')) } catch { return '' } }
 
 // Moves wait in a queue: each is made where the one before it has led, however fast they are typed. What is on the
 // screen is drawn when none is left.
@@ -166,8 +171,8 @@ async function show(schedule, {keep = false, silent = false} = {}) {
   state = at
   others = null
   level = LEVELS.find(l => l.head === head()) || null
-  const hash = '#' + encodeURIComponent(at.trace.schedule)
-  if (!silent && hash !== location.hash) history.pushState(null, '', hash)
+  const hash = '#' + (embedded ? modes.join() + '=' : '') + encodeURIComponent(at.trace.schedule)
+  if (!silent && hash !== location.hash) history[embedded ? 'replaceState' : 'pushState'](null, '', hash) // a frame adds nothing to its page's history
   return true
 }
 
@@ -341,13 +346,29 @@ function drawGuide() {
   $('leveltitle').textContent = level ? 'Level ' + (LEVELS.indexOf(level) + 1) + ': ' + (broken ? upper(level.title) + '.' : '') : '' // a title tells the answer
   $('leveltext').textContent = level ? level.text : ''
   $('hint').hidden = !level
+  $('task').hidden = !level?.exercise
+  exercising &&= !!level?.exercise
+  $('task').setAttribute('aria-pressed', exercising)
+  $('goals').replaceChildren(...(exercising ? [element('p', level.exercise.text), ...level.exercise.goals.map(g => element('li', g))] : []))
+  $('wide').href = '#' + encodeURIComponent(t.schedule)
   const what = broken ? 'Broken. See why below, and where the grey lock parts from it.'
+    : exercising ? level.exercise.text
     : level ? level.objective
     : !t.events.length ? 'Now ' + tap + ' the card at the foot of C1’s lane: its message is delivered.'
     : t.events.every(e => e.who === 'C1') ? 'C1 is at work. Go on with it, or ' + tap + ' the time card until its lease ends.'
     : waits ? 'One of them sends nothing now: another one’s turn, or time’s.'
     : 'Make two clients hold the lock at once: whose message comes next?'
-  $('now').textContent = what
+  $('now').textContent = exercising ? level.exercise.text : what
+  if (exercising) mark()
+}
+
+// mark has the steps judged as an answer to the exercise.
+async function mark() {
+  const mine = turn, answer = t => { if (mine === turn) $('hinttext').textContent = t }
+  try {
+    const m = await explorer.ask({do: 'exercise', race: level.name, schedule: words().join(' ')})
+    answer(m.right ? '✓ Right: that answers the exercise.' : m.lacks ? 'Not yet: ' + m.lacks + '.' : '')
+  } catch (err) { answer(err.message) }
 }
 
 // drawProtocol shows what each lock sends, with the line that each client is to send next. It is found out once for a lock.
@@ -391,8 +412,8 @@ function drawCode() {
     if (at.type === 'catalogue.formed') return // ownCode
     if (at.lock.n) list.push(at.lock)
     else if (at.doing) list.push(method(at), at.engine.n ? at.engine : null)
-    if (!list.some(Boolean)) return idle.push(c.name)
-    for (const l of list.filter(Boolean)) {
+    if (!list.some(l => l && CODE[l.file])) return idle.push(c.name)
+    for (const l of list.filter(l => l && CODE[l.file])) {
       const [from, to] = body(l)
       const key = l.file + ':' + from
       if (!shown.has(key)) shown.set(key, {file: l.file, from, to, at: new Map()})
@@ -492,7 +513,7 @@ function draw() {
   const t = state.trace, e = last(), server = e ? e.server : t.start
   const check = / check=(\w+)(?= |$)/.exec(head())
   if (looked !== (looked = head())) $('check').value = check && [...$('check').options].some(o => o.value === check[1]) ? check[1] : ''
-  $('hinttext').textContent = ''
+  if (!exercising) $('hinttext').textContent = ''
   if (!t.schedule.startsWith(compared)) $('compare').hidden = true
   $('setting').replaceChildren(t.algorithm.replace(/form\/[^+]*/g, 'a lock of your own') + ' · ' + (/^\d/.test(t.server) ? 'Redis ' : '') + t.server, element('span', ' · key ' + t.key + ' · lease ' + seconds(t.ttl_ms)))
   $('count').textContent = 'step ' + t.events.length
@@ -826,7 +847,15 @@ async function readLog(text, key = '') {
     table.append(r)
   }
   scroll.append(table)
-  box.append(says, who, element('p', t.text), picture, scroll)
+  const told = element('ul', undefined, {id: 'logtold'})
+  told.append(...(log.says ?? []).map(s => element('li', s)))
+  const way = element('p')
+  if (log.way) {
+    const on = element('button', 'Go on from step ' + log.way.step + ' in the explorer')
+    on.onclick = () => { go(log.way.schedule); scrollTo(0, 0) }
+    way.append(on)
+  }
+  box.append(says, told, way, who, picture, scroll)
   $('bring').open = false
   box.scrollIntoView({block: 'start'})
   box.focus({preventScroll: true})
@@ -900,6 +929,20 @@ function choices(table) {
   says()
 }
 
+// templates are the locks to begin one's own with.
+function templates(list) {
+  $('template').replaceChildren(...list.map((x, i) => element('option', x.name, {value: i})))
+  $('ownserver').replaceChildren(...[...$('server').options].map(o => element('option', o.value)))
+  const take = () => {
+    const x = list[$('template').value]
+    $('program').value = x.text
+    $('ownserver').value = x.server
+    $('formsays').textContent = upper(x.says) + '.'
+  }
+  $('template').onchange = take
+  take()
+}
+
 function fleets(parties) {
   for (const id of ['fleet1', 'fleet2']) {
     const groups = [element('optgroup', undefined, {label: "this library's"}), element('optgroup', undefined, {label: 'in the field'})]
@@ -928,6 +971,7 @@ function bind() {
   $('redo').onclick = redo
   $('reset').onclick = reset
   $('hint').onclick = hint
+  $('task').onclick = () => { exercising = !exercising; draw(); $('guide').open = exercising }
   $('gocode').ontoggle = drawCode // a lit line is scrolled to where there is a height
   $('second').onchange = () => { second = $('second').value; go(state.trace.schedule, {keep: true, silent: true}) }
   $('turn').onclick = () => {
@@ -946,11 +990,16 @@ function bind() {
     go(schedule)
   }
   $('readlog').onclick = () => readLog($('lines').value)
+  $('sample').onclick = async () => { $('lines').value = await explorer.ask({do: 'sample'}); readLog($('lines').value) }
   $('form').onsubmit = e => {
     e.preventDefault()
-    const lines = $('program').value.split('\n').map(l => l.trim().replace(/\s*=\s*/, '=').replace(/\s+/g, ',')).filter(Boolean)
-    if (/[+;"]/.test(lines.join(''))) { $('said').textContent = 'A lock of your own has no + ; or " in it.'; return }
-    go(['form/' + lines.join(';'), $('server').value, $('clients').value + 'x' + $('attempts').value, ':'].join(' '))
+    begun = ''
+    explorer.ask({do: 'form', text: $('program').value}).then(name => {
+      $('formsays').textContent = ''
+      $('own').open = false
+      second = ''
+      go([name, $('ownserver').value, $('ownclients').value + 'x' + $('ownattempts').value, ':'].join(' '))
+    }, err => { $('formsays').textContent = upper(err.message) + '.' })
   }
   $('two').onsubmit = async e => {
     e.preventDefault()
@@ -993,7 +1042,7 @@ function bind() {
     URL.revokeObjectURL(a.href)
   }
   keys = {
-    u: undo, y: redo, 0: reset, h: hint, f: () => queue(() => { explore(true) }), s: () => queue(() => { explore(false) }), w: () => queue(() => { survivors() }), Escape: stop, '?': () => $('keys').click(),
+    u: undo, y: redo, 0: reset, h: hint, e: () => $('task').hidden || $('task').click(), f: () => queue(() => { explore(true) }), s: () => queue(() => { explore(false) }), w: () => queue(() => { survivors() }), Escape: stop, '?': () => $('keys').click(),
     t: pass,
   }
   document.addEventListener('keydown', e => {
@@ -1012,13 +1061,16 @@ async function main() {
     await load()
     explorer = new Explorer()
     choices(await explorer.ask({do: 'table'}))
+    templates(await explorer.ask({do: 'templates'}))
     fleets(await explorer.ask({do: 'parties'}))
   } catch (err) {
     $('loadingtext').textContent = 'The explorer does not start: ' + err.message
     $('bar').remove()
     return
   }
+  document.documentElement.classList.toggle('embed', embedded)
   drawLevels()
+  if (embedded) { $('wide').hidden = false; $('wide').target = '_blank' }
   const two = /^fleets=([^+]+)\+([^+]+)$/.exec(clean(location.hash)), wanted = two ? '' : clean(location.hash)
   const first = 'getset:classic 2.4 2x3 check=exclusion :'
   if (!await go(wanted || first, {silent: !wanted})) {

@@ -11,8 +11,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race/view"
 )
 
-// Guarantees returns guarantees.md as the matrix has it: what each algorithm promises, on which server and
-// under which fault, with the bounds of the proof or a shortest counterexample. Docs and the site show parts.
+// Guarantees writes guarantees.md from the matrix: each algorithm's promises, by server and by fault,
+// with the bounds of the proof or a shortest counterexample. Docs and the site show parts.
 func Guarantees(of race.Matrix) string {
 	m := matrix{of}
 	// What is not computed is written in guarantees.md itself.
@@ -35,7 +35,7 @@ func Guarantees(of race.Matrix) string {
 // A matrix is one being written.
 type matrix struct{ race.Matrix }
 
-// bounds says what was explored in each row of the tables.
+// bounds writes the bounds of each row of the tables.
 func (m matrix) bounds(b *strings.Builder) {
 	b.WriteString("| fault | what goes wrong | bounds: two clients, and more |\n|---|---|---|\n")
 	for _, x := range race.AllFaults() {
@@ -43,8 +43,7 @@ func (m matrix) bounds(b *strings.Builder) {
 	}
 }
 
-// table has a row for each fault and a column for each group of servers on
-// which all faults end alike.
+// table writes a row for each fault and a column for each group of servers with the same results.
 func (m matrix) table(b *strings.Builder, algorithm string) {
 	type column struct {
 		servers []string
@@ -82,7 +81,7 @@ func (m matrix) table(b *strings.Builder, algorithm string) {
 	b.WriteString("\n")
 }
 
-// servers are those that an algorithm was run on, in order.
+// servers lists an algorithm's servers, in order.
 func (m matrix) servers(algorithm string) []string {
 	var list []string
 	for _, c := range m.Cells {
@@ -96,7 +95,7 @@ func (m matrix) servers(algorithm string) []string {
 // noRoom is the verdict where not all states were seen.
 const noRoom = "not proved: no room"
 
-// verdict is what all numbers of clients came to, together.
+// verdict joins the results for all numbers of clients.
 func (m matrix) verdict(algorithm, server, fault string) string {
 	var broken []string
 	for _, c := range m.Cells {
@@ -132,8 +131,7 @@ func (m matrix) states(algorithm string, servers []string, fault string) string 
 	return view.Thousands(n)
 }
 
-// counterexamples has each way to break the lock once, with the faults in
-// which it is the shortest.
+// counterexamples lists each way to break the lock once, with its shortest faults.
 func (m matrix) counterexamples(b *strings.Builder, algorithm string) {
 	type way struct{ invariant, text, words string }
 	type found struct {
@@ -182,7 +180,7 @@ func (m matrix) counterexamples(b *strings.Builder, algorithm string) {
 	}
 }
 
-// pageOf links to the race of the catalogue that shows this break.
+// pageOf links to the race of the catalogue for this break.
 func pageOf(algorithm, fault string, b race.Break) string {
 	name := ""
 	switch {

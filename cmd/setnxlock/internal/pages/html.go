@@ -17,8 +17,8 @@ import (
 //go:embed page
 var pageFiles embed.FS
 
-// HTML writes the trace as one page that needs no other file: it can be opened from a disk, stepped
-// with the keyboard and printed. Without JavaScript the page shows the timeline.
+// HTML writes the trace as one page without other files: to be opened from a disk, stepped with the
+// keyboard and printed. Without JavaScript the page shows the timeline.
 //
 // A trace with an Objective is a puzzle: the page shows only the steps that the reader has reached
 // or asked for, and hides the argument.
@@ -101,7 +101,7 @@ func navigation(nav *pageNav) markup.HTML {
 	return w.HTML()
 }
 
-// header is what a page begins with: what it is about.
+// header writes the head of a page: name, objective, setting.
 func header(t race.Trace) markup.HTML {
 	var w markup.Writer
 	w.With("<p class=\"name\">%s</p>\n", t.Scenario)
@@ -117,7 +117,7 @@ func header(t race.Trace) markup.HTML {
 	return w.HTML()
 }
 
-// unscripted is the trace for a browser without JavaScript.
+// unscripted writes the trace for a browser without JavaScript.
 func unscripted(t race.Trace) markup.HTML {
 	var w markup.Writer
 	text := view.Timeline(t, view.TimelineOptions{})
@@ -129,7 +129,7 @@ func unscripted(t race.Trace) markup.HTML {
 	return w.HTML()
 }
 
-// other says where a reader has something else come next.
+// other leads to a game with another next step.
 func other(t race.Trace, workbench string) markup.HTML {
 	if t.Schedule == "" {
 		return ""
@@ -151,7 +151,7 @@ func other(t race.Trace, workbench string) markup.HTML {
 	return w.HTML()
 }
 
-// article is what is said below the steps: why, and what to do about it.
+// article writes the text below the steps: why, and the remedies.
 func article(t race.Trace, c pageContext) markup.HTML {
 	var w markup.Writer
 	if t.Objective != "" {
@@ -208,7 +208,7 @@ func article(t race.Trace, c pageContext) markup.HTML {
 	return w.HTML()
 }
 
-// one is a text in a list, if there is one.
+// one puts a text into a list, if there is one.
 func one(text string) []string {
 	if text == "" {
 		return nil
@@ -224,10 +224,10 @@ func upperFirst(s string) string {
 	return strings.ToUpper(s[:1]) + s[1:]
 }
 
-// Style returns the pages' CSS, for other pages that should look like them.
+// Style returns the pages' CSS, for other pages with the same look.
 func Style() string { return asset("page.css") }
 
-// Lanes returns the script that draws a trace as lanes: its global Lanes.
+// Lanes returns the script for a trace as lanes: its global Lanes.
 func Lanes() string { return asset("lanes.js") }
 
 func asset(name string) string {

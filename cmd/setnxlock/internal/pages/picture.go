@@ -15,11 +15,11 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race/view"
 )
 
-// Picture is the trace as a drawing in the manner of the papers, in SVG: a lane for each client, for
-// each server and for the storage, time to the right. Between two steps time is to scale; a step
-// takes none, and the same room as every other. A bar in a client's lane is its lease, drawn to its
-// end by the client's own clock; a bar in a server's is what is on the key, to the end of its TTL, in
-// the colour of who wrote it.
+// Picture draws the trace in the manner of the papers, in SVG: a lane for each client, for each server
+// and for the storage, time to the right. Between two steps time is to scale; a step takes none, and
+// the same room as every other. A bar in a client's lane is its lease, drawn to its end by the
+// client's own clock; a bar in a server's is what is on the key, to the end of its TTL, in the colour
+// of who wrote it.
 //
 // Each part bears the step after which it is there (data-n), so that a page can reveal it.
 func Picture(t race.Trace) string {
@@ -86,7 +86,7 @@ func (p *drawing) scale() {
 	}
 }
 
-// tail is the room behind the last step, for the ends of the leases that last then.
+// tail measures the room behind the last step, for the ends of its leases.
 func (p *drawing) tail() float64 {
 	n := len(p.t.Events)
 	if n == 0 {
@@ -109,7 +109,7 @@ func (p *drawing) tail() float64 {
 	return need
 }
 
-// at is when step n was; 0 before the first.
+// at returns the time of step n; 0 before the first.
 func (p *drawing) at(n int) int64 {
 	if n == 0 {
 		return 0
@@ -117,8 +117,8 @@ func (p *drawing) at(n int) int64 {
 	return p.t.Events[n-1].At
 }
 
-// span is from where to where the state after step n is drawn, if it ends at a moment at the latest;
-// past the last step up to the edge. whole: it does not end before.
+// span returns the start and the end of the state after step n, at a given moment at the latest; past
+// the last step up to the edge. whole: it does not end before.
 func (p *drawing) span(n int, until int64) (from, to float64, whole bool) {
 	from, to, whole = p.x[n], p.wide-8, true
 	if n+1 < len(p.x) {
@@ -188,7 +188,7 @@ func (p *drawing) lanes() {
 	}
 }
 
-// color is the class of a client's colour.
+// color names the class of a client's colour.
 func (p *drawing) color(who string) string {
 	for i, c := range p.t.Clients {
 		if c.Name == who {
@@ -262,7 +262,7 @@ func (p *drawing) client(l *lane, c race.Client, _ int) {
 	}
 }
 
-// after is what a client believes after the step that follows step n.
+// after returns a client's belief after the step behind step n.
 func (p *drawing) after(n int, client string) race.Belief {
 	if n+1 >= len(p.t.Events) {
 		return race.Belief{}
@@ -270,7 +270,7 @@ func (p *drawing) after(n int, client string) race.Belief {
 	return p.t.Events[n+1].Belief[client]
 }
 
-// of is what a server has after a step.
+// of returns a server's content after a step.
 func (p *drawing) of(n, i int) race.Server {
 	s := p.t.Start
 	if n > 0 {
@@ -323,7 +323,7 @@ func (p *drawing) server(l *lane, i int) {
 	}
 }
 
-// event is what a server does by itself: a restart stands in its own lane.
+// event draws an act of a server: a restart stands in its own lane.
 func (p *drawing) event(l *lane, e race.Event, i int) {
 	if e.Who != "redis" {
 		return
@@ -335,7 +335,7 @@ func (p *drawing) event(l *lane, e race.Event, i int) {
 	p.write(e.N, "small event", p.x[e.N]+3, l.y-barHigh/2-4, "↯ "+view.Clean(e.Note))
 }
 
-// network draws the writes that are on their way after their connection was given up.
+// network draws writes under way after their connection was given up.
 func (p *drawing) network(l *lane) {
 	for n, e := range p.t.Events {
 		if e.Lost != "late" {
@@ -370,7 +370,7 @@ func (p *drawing) storage(l *lane) {
 	}
 }
 
-// messages are the lines from a client to a server: what was lost is broken off.
+// messages draws the lines from a client to a server: a lost one breaks off.
 func (p *drawing) messages() {
 	for _, e := range p.t.Events {
 		from, ok := p.who[e.Who]
@@ -406,8 +406,8 @@ func (p *drawing) messages() {
 	}
 }
 
-// bottom is where the axis lies. What breaks is named above it, in two lines of its own: below the last lane stand the
-// values of its key.
+// bottom computes the axis's height. What breaks is named above it, in two lines of its own: below the
+// last lane stand the values of its key.
 func (p *drawing) bottom() float64 {
 	y := laneTop + laneHigh*float64(len(p.lane)) - 6
 	for _, e := range p.t.Events {

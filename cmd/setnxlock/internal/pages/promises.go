@@ -96,7 +96,7 @@ func (l lockTable) put(w *markup.Writer, faults []faultRow, workbench string) {
 	w.Put("</details>\n")
 }
 
-// anchor is where the page shows a way to break an invariant under a fault; "": there is none.
+// anchor names the page's place for a way to break an invariant under a fault; "": there is none.
 func (l lockTable) anchor(invariant, fault string) string {
 	i := l.way(invariant, fault)
 	if i < 0 {

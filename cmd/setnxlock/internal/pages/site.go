@@ -258,7 +258,7 @@ func (s *site) write(name string, b []byte) error {
 	return os.WriteFile(filepath.Join(s.dir, name), b, 0o666)
 }
 
-// slug is a name as a file's: what is neither a letter nor a digit is a hyphen.
+// slug turns a name into a file's: each other character becomes a hyphen.
 func slug(name string) string {
 	words := strings.FieldsFunc(strings.ToLower(path.Clean("/"+name)), func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9')

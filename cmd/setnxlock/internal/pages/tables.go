@@ -58,7 +58,7 @@ type way struct {
 	schedule  string
 }
 
-// readTables reads what Guarantees has written.
+// readTables reads the output of Guarantees.
 func readTables(text string) (tables, error) {
 	wayRow := regexp.MustCompile(`(?m)^- \*([a-z-]+)\* \((.*?)\): (.*?)(?: \(\[([a-z/-]+)\]\(.*?\)\))?\.` +
 		" (\\d+) steps: `(.*)`$")
@@ -105,7 +105,7 @@ func readTables(text string) (tables, error) {
 	return g, nil
 }
 
-// cells are the first table of a section, without the line below its head.
+// cells reads the first table of a section, without the line below its head.
 func cells(section string) (rows [][]string) {
 	for line := range strings.Lines(section) {
 		if !strings.HasPrefix(line, "|") {
@@ -143,12 +143,13 @@ func (g tables) faultsIn(list string) (names []string) {
 	return names
 }
 
-// age is a server's place among all, the oldest first.
+// age returns a server's place among all, the oldest first.
 func age(name string) int {
 	return slices.Index(slices.Concat(oldredis.Versions(), oldredis.Profiles(), oldredis.Today()), name)
 }
 
-// way is the index of a shortest way to break an invariant of a lock under a fault; -1: there is none.
+// way returns the index of a shortest way to break an invariant of a lock under a fault; -1: there is
+// none.
 func (l lockTable) way(invariant, fault string) int {
 	for _, under := range []string{fault, "none"} { // what breaks as soon without a fault is listed there alone
 		for i, w := range l.ways {

@@ -10,9 +10,9 @@ import (
 // longWord is how many letters of code have room in a line of a telephone.
 const longWord = 36
 
-// Words is code as HTML that a browser breaks between words alone: else it does so behind each
-// hyphen, too, and half of --no-guarantees stands at the end of a line. A word that has no room in
-// a line of its own is broken anywhere, as before. Copied, it is the code.
+// Words writes code as HTML with breaks between words alone: a browser breaks behind each hyphen, too,
+// and half of --no-guarantees stands at the end of a line. A word that has no room in a line of its
+// own is broken anywhere, as before. Copied, it is the code.
 func Words(code string) string {
 	var b strings.Builder
 	for len(code) > 0 {

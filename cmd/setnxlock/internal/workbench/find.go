@@ -22,8 +22,8 @@ const roomOf = 5_000_000
 // something does.
 const furtherJumps = 3
 
-// find looks for what breaks: in a level, the level's invariant by the level's own faults; elsewhere everything that can be
-// looked for, with two jumps of time, one lost reply, and crashes.
+// find searches for a violation: in a level, of its invariant by its faults; elsewhere of every
+// invariant, with two jumps of time, one lost reply, and crashes.
 func (q Question) find(ctx context.Context, progress func(Progress)) (Found, error) {
 	c, _, err := race.ParseSchedule(q.Schedule)
 	var choices []race.Choice
@@ -61,7 +61,7 @@ func (q Question) find(ctx context.Context, progress func(Progress)) (Found, err
 	return f, err
 }
 
-// level is what a race of the catalogue is played on, and how it goes.
+// level returns the configuration and the choices of a race.
 func level(name string) (race.Config, []race.Choice, error) {
 	s, ok := catalogue.Find(name)
 	if !ok || s.Expect.Violated == "" {

@@ -17,7 +17,7 @@ var Locks = sync.OnceValue(func() race.Locks {
 	return all
 })
 
-// parties are the fleets that can share a key.
+// parties lists the fleets with a common key.
 func parties() []Named {
 	var list []Named
 	for _, p := range mixing.Parties() {

@@ -21,7 +21,7 @@ func At(c race.Config, choices []race.Choice) (Position, error) {
 	return Position{c, choices, t}, err
 }
 
-// Try is the step that a choice would make, if it can be made now.
+// Try makes a choice, if it can be made now, and returns its step.
 func (p Position) Try(c race.Choice) (race.Event, bool) {
 	t, err := race.Replay(p.Config, append(slices.Clone(p.Choices), c))
 	if err != nil || len(t.Events) == 0 {

@@ -26,7 +26,7 @@ type ProtocolLine struct {
 // own is one client's own in a message. It is made when it is first asked for: the command has no use for it.
 var own = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`«[^»]*»|t=-?[0-9][0-9.hmsµn]*`) })
 
-// line is a message or a reply as every client could have it.
+// line replaces a client's own values in a message or a reply.
 func line(cmd string) string {
 	return own().ReplaceAllStringFunc(cmd, func(own string) string {
 		if own[0] == 't' {
@@ -36,8 +36,9 @@ func line(cmd string) string {
 	})
 }
 
-// protocols has each lock of the schedule's take its lock alone, refused, and over from one that stopped at
-// each of its first steps. What it sends elsewhere only (after a lost reply, say) is not among it.
+// protocols learns each lock's messages: it takes the lock alone, refused, and over from a client
+// stopped at each of its first steps. What it sends elsewhere only (after a lost reply, say) is not
+// among it.
 func (p Position) protocols() []Protocol {
 	var list []Protocol
 	for first := range min(2, len(p.Trace.Clients)) {
@@ -61,7 +62,7 @@ func (p Position) protocols() []Protocol {
 	return list
 }
 
-// learn adds what is sent on a way, as far as it can be gone.
+// learn adds the messages along a way, up to its first impossible step.
 func learn(list []Protocol, c race.Config, way []race.Choice) []Protocol {
 	at, err := At(c, way)
 	for err != nil && len(way) > 0 {

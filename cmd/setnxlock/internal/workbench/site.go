@@ -60,7 +60,7 @@ type Survivor struct {
 // graphStates is how many states of a level its hints know.
 const graphStates = 400
 
-// LevelOf makes a level of a race that breaks something; nil of another.
+// LevelOf makes a level of a race with a violation; nil of another.
 func LevelOf(p pages.Page) (*Level, error) {
 	t := p.Trace
 	if t.Verdict.Violated == "" {
@@ -88,8 +88,8 @@ func LevelOf(p pages.Page) (*Level, error) {
 	return l, nil
 }
 
-// Site writes the workbench into the folder of a pages.Site: Page, and Engine, which is the explorer compiled
-// from the module that the working directory is in, by the go command. ErrNoSource says that it can't.
+// Site writes the workbench into the folder of a pages.Site: Page, and Engine, the explorer compiled
+// by the go command from the working directory's module. ErrNoSource says that it can't.
 func Site(ctx context.Context, dir string, levels []*Level) error {
 	module, err := engine(ctx)
 	if err != nil {
@@ -206,7 +206,7 @@ var algorithms = []string{"getsetlock", "txlock", "compat/setlock", "compat/rwlo
 // engines are the files in which it can, where the engine, or redlock for one of its servers, sends for an algorithm.
 var engines = []string{"compat/protocol/watch.go", "compat/protocol/unguarded.go", "compat/protocol/listcas.go", "compat/protocol/script.go", "compat/protocol/ifeq.go", "compat/redlock/server.go", "compat/redlock/redlock.go"}
 
-// sources are the files of the algorithms, by name, in JSON: each line where it was.
+// sources reads the files of the algorithms, by name, in JSON: each line where it was.
 func sources(ctx context.Context) ([]byte, error) {
 	root, err := ask(ctx, "list", "-f", "{{.Module.Dir}}", path.Dir(program))
 	if err != nil {

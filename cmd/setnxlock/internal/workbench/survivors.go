@@ -19,9 +19,8 @@ type Follower struct {
 	Parts     int    `json:"parts"` // the first step that differs, from 1
 }
 
-// survivors has the locks that are for use, and have no known flaw, follow the schedule: those that it
-// does not break first, and of them those that go along for longest. That it breaks nothing here does
-// not say that no other order does.
+// survivors makes the schedule with each usable lock without a known flaw: unbroken ones first, then
+// by the length of the common part. That it breaks nothing here does not say that no other order does.
 func (q Question) survivors(progress func(Progress)) ([]Follower, error) {
 	p, err := q.position()
 	if err != nil {
@@ -55,7 +54,7 @@ func (q Question) survivors(progress func(Progress)) ([]Follower, error) {
 	return list, nil
 }
 
-// rivals are the locks that are for use, and have no known flaw, in the place of the one that runs.
+// rivals lists the usable locks without a known flaw, in the place of the running one.
 func (p Position) rivals() []race.Config {
 	var list []race.Config
 	for _, l := range locks.All() {
@@ -86,8 +85,8 @@ type Second struct {
 	Others    []string   `json:"others"` // that it could be
 }
 
-// second has a lock make the moves beside the one that runs; of no such name: one that the server lets run,
-// guarded if there is such a one, and of the same family. nil: there is none.
+// second makes the moves with a lock beside the running one; without a name with a usable one, guarded
+// if possible, and of the same family. nil: there is none.
 func (p Position) second(name string) *Second {
 	rivals := slices.DeleteFunc(p.rivals(), func(c race.Config) bool {
 		_, err := At(c, nil)
@@ -129,7 +128,7 @@ func (p Position) second(name string) *Second {
 	return s
 }
 
-// parting is the first step, from 1, that is not the same in two traces.
+// parting returns the first different step of two traces, from 1.
 func parting(a, b race.Trace) int {
 	n := 0
 	for n < len(a.Events) && n < len(b.Events) && a.Events[n].Who == b.Events[n].Who && a.Events[n].Cmd == b.Events[n].Cmd && a.Events[n].Reply == b.Events[n].Reply {

@@ -92,8 +92,8 @@ type Progress struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// Answer answers a question in JSON: {"answer": …}, or {"error": "…"} in the words that
-// a reader sees. progress, called now and then by an exploration, may be nil.
+// Answer answers a question in JSON: {"answer": …}, or {"error": "…"} in a reader's words. progress,
+// called now and then by an exploration, may be nil.
 func Answer(ctx context.Context, asked []byte, progress func(Progress)) []byte {
 	var q Question
 	var answer any
@@ -201,7 +201,7 @@ func (q Question) explore(ctx context.Context, progress func(Progress)) (Found, 
 	return found(race.Explore(ctx, c))
 }
 
-// reason is what went wrong, without the names of packages.
+// reason removes the names of packages from an error.
 func reason(err error) string {
 	return strings.ReplaceAll(strings.TrimPrefix(strings.TrimPrefix(err.Error(), "race: "), "monitor: "), ": race: ", ": ")
 }
@@ -214,7 +214,7 @@ func (p Position) state(second string) (State, error) {
 	return State{Trace: p.Trace, Picture: pages.Picture(p.Trace), Replay: p.Trace.ReplayLine(), Steps: p.steps(), Time: p.times(), Code: spots, Second: p.second(second)}, nil
 }
 
-// steps are each client's next.
+// steps lists each client's next.
 func (p Position) steps() []Option {
 	var list []Option
 	for i := range p.Trace.Clients {
@@ -223,7 +223,7 @@ func (p Position) steps() []Option {
 	return list
 }
 
-// times are how much time may pass now.
+// times lists the possible jumps of time.
 func (p Position) times() []Option {
 	var list []Option
 	if d, ok := p.Deadline(); ok {
@@ -233,7 +233,7 @@ func (p Position) times() []Option {
 	return append(list, p.options("one second passes", race.Choice{Verb: race.Pass, By: time.Second})...)
 }
 
-// others are what else may happen now: something goes wrong.
+// others lists the faults possible now.
 func (p Position) others() []Option {
 	var list []Option
 	for i, c := range p.Trace.Clients {
@@ -278,7 +278,7 @@ var serverFaults = []fault{
 	{race.Reap, "", "removes what has expired"}, {race.Down, "", "answers no more"},
 }
 
-// options is the choice, if it can be made. What it breaks is not said.
+// options tries the choice. What it breaks is not said.
 func (p Position) options(says string, c race.Choice) []Option {
 	e, ok := p.Try(c)
 	if !ok || (c.Verb == race.Reap || c.Verb == race.Evict) && !slices.Contains(e.Changed, "key") {

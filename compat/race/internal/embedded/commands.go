@@ -12,7 +12,7 @@ import (
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
-// encode is the other way: t=-2s is that moment's timestamp, «C3» a token.
+// encode turns a readable value into its bytes: t=-2s is a timestamp, «C3» a token.
 func encode(s string) string {
 	if by, ok := strings.CutPrefix(s, "t="); ok {
 		if d, err := time.ParseDuration(by); err == nil {
@@ -27,8 +27,7 @@ func encode(s string) string {
 	return s
 }
 
-// Refusable reports whether a server that lacks memory, or was told to, may
-// refuse the command: whatever writes, and EXEC.
+// Refusable reports whether a server without memory may refuse the command: each write, and EXEC.
 func Refusable(cmd []string) bool {
 	switch strings.ToUpper(cmd[0]) {
 	case "MULTI", "DISCARD", "WATCH", "UNWATCH", "GET", "MGET", "EXISTS", "TYPE", "TTL", "PTTL", "TIME", "ZCARD", "ZSCORE", "ZRANGE", "ZRANGEBYSCORE":
@@ -37,7 +36,7 @@ func Refusable(cmd []string) bool {
 	return true
 }
 
-// RunRefusing is runCommands of which the server refuses one, counted from 1; 0: none.
+// RunRefusing runs commands, of which the server refuses one, counted from 1; 0: none.
 func RunRefusing(s *oldredis.Server, c *oldredis.Conn, cmds [][]string, refused int) ([]any, error) {
 	if refused > 0 {
 		n := 0
@@ -52,7 +51,7 @@ func RunRefusing(s *oldredis.Server, c *oldredis.Conn, cmds [][]string, refused 
 	return runCommands(c, cmds)
 }
 
-// runCommands has the server run cmds over one connection.
+// runCommands sends cmds over one connection.
 func runCommands(c *oldredis.Conn, cmds [][]string) ([]any, error) {
 	for _, cmd := range cmds {
 		args := make([]any, len(cmd)-1)
@@ -66,7 +65,7 @@ func runCommands(c *oldredis.Conn, cmds [][]string) ([]any, error) {
 	return redis.Values(c.Do(""))
 }
 
-// Given runs what the server is to have run before.
+// Given runs the commands of Config.Given.
 func Given(c *plan.Setup, s *oldredis.Server) error {
 	conn := s.Dial()
 	defer conn.Close()

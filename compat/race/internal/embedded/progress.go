@@ -20,7 +20,7 @@ type Probe struct {
 	end time.Time
 }
 
-// NewProbe starts a server of its own, which Close ends.
+// NewProbe starts a server of its own; Close ends it.
 func NewProbe(c *plan.Setup) *Probe {
 	return &Probe{c: c, s: oldredis.MustNew(c.Server, oldredis.Options{})}
 }
@@ -39,7 +39,7 @@ func (p *Probe) Free(snap oldredis.Snapshot) bool {
 	return p.c.Form() == plan.Members || p.freeFor(snap, p.c.Clients)
 }
 
-// freeFor is free for one that runs what client like runs.
+// freeFor is free for a client with the algorithm of client like.
 func (p *Probe) freeFor(snap oldredis.Snapshot, like int) (ok bool) {
 	p.s.Restore(snap)
 	p.s.Reap()

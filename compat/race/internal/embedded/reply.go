@@ -7,7 +7,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// ReplyKey is a string that two replies share exactly if they are equal.
+// ReplyKey returns equal strings for equal replies, and for no others.
 func ReplyKey(v any) string { return string(appendReply(make([]byte, 0, 64), v)) }
 
 func appendReply(b []byte, v any) []byte {

@@ -15,7 +15,7 @@ import (
 // sends must be complete in itself, one command or one script: the engines keep
 // one connection for each client.
 
-// Down is a set of the servers that are gone, by their numbers.
+// Down returns a set of stopped servers, by their numbers.
 func Down(entries []oldredis.Entry) (set uint8) {
 	for _, e := range entries {
 		if strings.HasSuffix(e.Key, plan.DownKey) {
@@ -25,14 +25,14 @@ func Down(entries []oldredis.Entry) (set uint8) {
 	return set
 }
 
-// TakeDown makes a server one that answers no more.
+// TakeDown stops a server.
 func TakeDown(s *oldredis.Server, n int) {
 	c := s.Dial()
 	defer c.Close()
 	c.Do("SET", plan.Nth(n)+plan.DownKey, "gone") //nolint:errcheck // a server in memory
 }
 
-// TakesOver has a replica of the server take its place, with the keys that the server has.
+// TakesOver replaces the server by a replica with the same keys.
 func TakesOver(c *plan.Setup, s *oldredis.Server) {
 	if c.Successor != "" {
 		s.Become(c.Successor) //nolint:errcheck // the Setup has looked at it
@@ -40,8 +40,8 @@ func TakesOver(c *plan.Setup, s *oldredis.Server) {
 	s.Restart(oldredis.Keeping)
 }
 
-// Forget removes what one of several servers holds. Its connections are none of
-// those that a client keeps, and go on.
+// Forget removes the keys of one of several servers. Its connections are none of those that a client
+// keeps, and go on.
 func Forget(s *oldredis.Server, n int) {
 	for _, e := range s.Snapshot().Entries(s) {
 		if strings.HasPrefix(e.Key, plan.Nth(n)+":") {
@@ -65,8 +65,8 @@ func SetForward(s *oldredis.Server, n int, by time.Duration) {
 	}
 }
 
-// Busy reports whether anything is there but what remains when nobody holds the lock, and what stands for a
-// server that is down.
+// Busy reports whether a key exists beside the leftovers of a free lock and the marks of stopped
+// servers.
 func Busy(c *plan.Setup, entries []oldredis.Entry) bool {
 	for _, e := range entries {
 		if !plan.Remains(c.Key, e.Key) && !strings.HasSuffix(e.Key, plan.DownKey) {

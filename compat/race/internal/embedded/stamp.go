@@ -9,8 +9,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
 )
 
-// StampOf is the time that a value says, in ms since the beginning; 0 if it
-// says none.
+// StampOf reads the time in a value, in ms since the beginning; 0 if it has none.
 func StampOf(value string) int64 {
 	for _, s := range written {
 		if t, _, ok := s.Parse(value); ok {
@@ -34,7 +33,7 @@ var written = []dialect.Stamp{
 	{Unit: time.Second, Binary: true},
 }
 
-// StampOfScore is the time that a score of a sorted set says, whatever its unit.
+// StampOfScore reads the time in a score of a sorted set, in any unit.
 func StampOfScore(score string) int64 {
 	f, err := strconv.ParseFloat(score, 64)
 	for _, unit := range []float64{1e-3, 1, 1e3, 1e6} { // of a millisecond: seconds, milliseconds, …

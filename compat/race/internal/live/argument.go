@@ -9,12 +9,12 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race/internal/trace"
 )
 
-// breachText says in a line what was broken.
+// breachText describes a breach in a line.
 func (s *narrator) breachText(b judge.Breach) string {
 	return fmt.Sprintf(b.How.Says(), name(int(b.Who)), name(int(b.Other)), secondsOf(s.w.c.Within), s.w.c.Clients+1)
 }
 
-// argue writes the argument: who held what since which step, and what made it break.
+// argue writes the argument: each lock with its first step, and the cause of the violation.
 func (s *narrator) argue() {
 	t := &s.trace
 	if t.Verdict.Violated == "" {
@@ -33,8 +33,8 @@ func (s *narrator) argue() {
 	t.Argument.So = fmt.Sprintf("at step %d, t=%s, %s: %s is violated", e.N, trace.Seconds(e.At), e.Violation.Text, t.Verdict.Violated)
 }
 
-// heldSince is the step since which a client has held at event n, and its
-// lease's end; 0 if it does not, and did not just before.
+// heldSince returns the first step of a client's lock at event n, and its lease's end; 0 if it holds
+// none, and held none just before.
 func (s *narrator) heldSince(i, n int) (since int, until int64) {
 	held := func(n int) bool { b := s.trace.Events[n].Belief[name(i)]; return b.Until >= 0 }
 	if !held(n) {
@@ -59,8 +59,7 @@ func (s *narrator) crashedAt(i, n int) int {
 	return 0
 }
 
-// because traces the last change of the key before the violation that was made
-// on what had been read earlier.
+// because finds the last change of the key before the violation with an earlier read behind it.
 func (s *narrator) because(at int, d *Deed) []string {
 	var list []string
 	for n := at; n >= 0; n-- {
@@ -106,7 +105,7 @@ func (s *narrator) because(at int, d *Deed) []string {
 	return list
 }
 
-// decided is the client's own step before event n: what it knew when it sent.
+// decided returns the client's own step before event n, with its knowledge when it sent.
 func (s *narrator) decided(n int) int {
 	who := s.trace.Events[n].Who
 	for k := n - 1; k >= 0; k-- {
@@ -117,7 +116,7 @@ func (s *narrator) decided(n int) int {
 	return 0
 }
 
-// acted reports whether a client other than who did something after step from and before event n.
+// acted reports whether another client acted after step from and before event n.
 func (s *narrator) acted(who string, from, n int) bool {
 	return slices.ContainsFunc(s.trace.Events[from:n], func(e trace.Event) bool {
 		return e.Who != who && (e.Cmd != "" || e.Who == "redis")
@@ -126,7 +125,7 @@ func (s *narrator) acted(who string, from, n int) bool {
 
 func touches(e trace.Event, what string) bool { return slices.Contains(e.Changed, what) }
 
-// effect is what a command did to the key.
+// effect describes a command's change of the key.
 func effect(was, is trace.Server) string {
 	switch {
 	case was.Value == "":
@@ -141,7 +140,7 @@ func effect(was, is trace.Server) string {
 	return fmt.Sprintf("gave %s a ttl of %s", keyWords(was), trace.Seconds(is.TTL))
 }
 
-// fate is what became of the key when no client acted.
+// fate describes a change of the key by no client.
 func fate(was, is trace.Server) string {
 	switch {
 	case is.Dead && !was.Dead:
@@ -154,7 +153,7 @@ func fate(was, is trace.Server) string {
 	return is.Value + " is there in place of " + was.Value
 }
 
-// keyWords is what is on the key, in a sentence.
+// keyWords describes the key in a sentence.
 func keyWords(s trace.Server) string {
 	if s.Dead {
 		return s.Value + ", which had expired,"

@@ -22,8 +22,8 @@ var (
 	})
 )
 
-// decode makes values readable: times as "t=10s" since the run began, tokens
-// as the client that wrote them, «C1», or «C1.2» in its second attempt.
+// decode makes values readable: times as "t=10s" since the run began, tokens as their writer, «C1», or
+// «C1.2» in its second attempt.
 func decode(s string) string {
 	s = stampForm().ReplaceAllStringFunc(s, func(v string) string {
 		if tokenForm().MatchString(v) && !strings.Contains(v, ".") {
@@ -47,8 +47,8 @@ func decode(s string) string {
 	})
 }
 
-// Script is an EVAL or EVALSHA as a reader wants it: the script by the first
-// digits of its hash, and no number of keys.
+// Script shortens an EVAL or EVALSHA for a reader: the script by the first digits of its hash, and no
+// number of keys.
 func Script(cmd []string, key string) []string {
 	if len(cmd) < 4 || !strings.HasPrefix(strings.ToUpper(cmd[0]), "EVAL") {
 		return cmd
@@ -66,8 +66,7 @@ func Script(cmd []string, key string) []string {
 	return append(short, rest...)
 }
 
-// beside is the name of an auxiliary key (protocol.Aux) without the key that it stands beside:
-// ":readers".
+// beside cuts the lock's key off an auxiliary key (protocol.Aux): ":readers".
 func beside(name, key string) string {
 	if middle, ok := strings.CutPrefix(name, key+":"); ok {
 		if middle, ok = strings.CutSuffix(middle, ":{"+key+"}"); ok {
@@ -77,8 +76,8 @@ func beside(name, key string) string {
 	return name
 }
 
-// commandText is a command as a reader wants it: without the key that all of
-// them are about, and after the name of its server, if there are several.
+// commandText writes a command for a reader: without the lock's key, and after the name of its server,
+// if there are several.
 func commandText(cmds [][]string, key string) string {
 	list := make([]string, len(cmds))
 	on := plan.Addressed(cmds)
@@ -103,7 +102,7 @@ func commandText(cmds [][]string, key string) string {
 	return strings.Join(list, "; ")
 }
 
-// repliesText are the replies to one request: of a transaction only EXEC's.
+// repliesText writes the replies to one request: of a transaction only EXEC's.
 func repliesText(cmds [][]string, replies []any) string {
 	var list []string
 	for i, r := range replies {

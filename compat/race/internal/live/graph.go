@@ -21,9 +21,9 @@ type GraphState struct {
 	Broken string         `json:"broken,omitempty"` // the invariant that is; no choice leads on from there
 }
 
-// Around returns the graph around a schedule: from each state that can be reached, every client's next
-// step, and the faults and jumps of time of the schedule as often as they stand in it. Of more than limit
-// states it has those of the schedule and the nearest to them. The algorithms are this module's, or of locks.
+// Around returns the graph around a schedule: from each reachable state, every client's next step, and
+// the schedule's faults and jumps of time as often as they stand in it. Of more than limit states it
+// has those of the schedule and the nearest to them. The algorithms are this module's, or of locks.
 func Around(schedule string, limit int, locks plan.Locks) (Graph, error) {
 	c, choices, err := plan.ParseSchedule(schedule)
 	if err != nil {
@@ -99,7 +99,7 @@ func (g *grapher) explore(choices []plan.Choice) error {
 	return nil
 }
 
-// without is what is left of the extra choices after one of them, or after a client's step.
+// without returns the remaining extra choices after one of them, or after a client's step.
 func (g *grapher) without(left []int, c plan.Choice) []int {
 	n := slices.Index(g.extra, c)
 	if n < 0 {
@@ -187,9 +187,9 @@ func (g *grapher) visit(j junction) (n int, fresh bool, err error) {
 	return len(g.graph.States) - 1, true, nil
 }
 
-// Identity is all that a world is: what the server holds and knows of its
-// connections, what each client has received, what the invariants remember; and,
-// if a client may come back to it, what the server held before its last write.
+// Identity tells worlds apart: the server's content and connections, the clients' histories, the
+// invariants' memory; and, if a client may come back to it, the server's content before its last
+// write.
 func (w *World) Identity(before bool) string {
 	s := fmt.Sprintf("%q %v", w.Server.Snapshot().Key(), w.ghost)
 	if before {

@@ -31,7 +31,7 @@ var told = map[plan.Verb]struct{ note, why string }{
 	plan.Look:   {"reads its clock: ", "It takes the time now and will send only later."},
 }
 
-// note is an event that is no command, in few words.
+// note describes an event without a command, in few words.
 func (s *narrator) note(d *Deed) string {
 	note := told[d.choice.Verb].note
 	switch d.choice.Verb {
@@ -63,7 +63,7 @@ func (s *narrator) note(d *Deed) string {
 	return ""
 }
 
-// clock is what the client's shows.
+// clock reads the client's clock.
 func (s *narrator) clock(d *Deed) string {
 	return trace.Seconds(s.w.Now + s.w.Judge.Skew[d.choice.Client])
 }
@@ -75,7 +75,7 @@ func (s *narrator) fenceText(d *Deed) string {
 	return fmt.Sprintf(", fence %d", s.w.Players[d.choice.Client].Fence)
 }
 
-// why is one sentence: why this client does this now, or what just happened.
+// why writes one sentence: the client's reason, or the event's meaning.
 func (s *narrator) why(d *Deed) string {
 	why := told[d.choice.Verb].why
 	switch c := d.choice; {
@@ -169,8 +169,7 @@ func outcomeText(r client.Result) string {
 	return "it fails"
 }
 
-// reason is why a client sends what it sends, from the command and from what
-// it is doing.
+// reason explains a client's command by its phase.
 func (s *narrator) reason(d *Deed) string {
 	switch {
 	case d.write && !d.taken:
@@ -203,8 +202,7 @@ func (s *narrator) reason(d *Deed) string {
 	return text
 }
 
-// inVain is text, the reason for a single command, where the reply says that it has done nothing; "":
-// it does not.
+// inVain returns text, the reason for a single command, if the reply says: nothing done.
 func inVain(d *Deed, first, text string) string {
 	if len(d.Cmds) != 1 || len(d.replies) != 1 || d.lost != "" {
 		return ""
@@ -281,7 +279,7 @@ var commandReasons = sync.OnceValue(func() map[reasonKey]string {
 	}
 })
 
-// set says which way a clock is set, and by how much.
+// set writes a clock's jump, with its direction.
 func set(by time.Duration) string {
 	if by < 0 {
 		return "back by " + (-by).String()

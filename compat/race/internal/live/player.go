@@ -31,7 +31,7 @@ type player struct {
 	stack   []uintptr     // where it asked last
 }
 
-// play is a client's coroutine.
+// play runs as a client's coroutine.
 func (p *player) play(yield func(client.Request) bool) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -60,7 +60,7 @@ func (p *player) play(yield func(client.Request) bool) {
 	}
 }
 
-// act is a client's choice.
+// act makes a client's choice.
 func (w *World) act(d *Deed, c plan.Choice) error {
 	p := w.Players[c.Client]
 	name := fmt.Sprintf("C%d", c.Client+1)
@@ -148,7 +148,7 @@ func (w *World) step(d *Deed, c plan.Choice) error {
 	return nil
 }
 
-// along runs what client i does without stopping.
+// along runs client i to its next stop.
 func (w *World) along(d *Deed, i int) error {
 	p := w.Players[i]
 	for {
@@ -169,7 +169,7 @@ func (w *World) readClock(d *Deed, i int) {
 	w.resume(d, i, client.Answer{Now: w.Now + w.Judge.Skew[i]})
 }
 
-// send runs the command that client i has sent, or loses it.
+// send runs client i's command, or loses it.
 func (w *World) send(d *Deed, i int, c plan.Choice) error {
 	p, verb := w.Players[i], c.Verb
 	r := p.Pending
@@ -231,8 +231,7 @@ func (w *World) send(d *Deed, i int, c plan.Choice) error {
 	return nil
 }
 
-// execute runs a command on the server, which refuses one of those that it is
-// made of, counted from 1.
+// execute runs a command on the server; the server refuses part nth of it, counted from 1.
 func (w *World) execute(d *Deed, i int, r client.Request, refused int) client.Answer {
 	p := w.Players[i]
 	if r.Server > 0 && embedded.Down(w.Server.Snapshot().Entries(w.Server))&(1<<r.Server) != 0 {
@@ -251,7 +250,7 @@ type flown struct {
 	write  [][][]string
 }
 
-// arrive has the write that is on its way reach the server. Nobody hears of its replies.
+// arrive delivers the delayed write. Nobody hears of its replies.
 func (w *World) arrive(d *Deed, i int) error {
 	f := w.late
 	if f == nil || f.client != i {
@@ -275,7 +274,7 @@ func (w *World) arrive(d *Deed, i int) error {
 	return nil
 }
 
-// run has the server run commands of client i's over a connection, late if it was given up.
+// run sends client i's commands over a connection, late if it was given up.
 func (w *World) run(d *Deed, i int, conn *oldredis.Conn, cmds [][]string, refused int, late bool) client.Answer {
 	e, content, was := judge.Effect{Before: w.key(), Late: late}, w.Server.Snapshot(), w.onKeys()
 	w.onlooker.SetState(oldredis.ConnState{Watched: []oldredis.WatchedKey{{Key: w.c.Stands()}}})

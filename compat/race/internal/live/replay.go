@@ -16,7 +16,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race/internal/trace"
 )
 
-// Replay runs the choices on a live server and tells what happens. One that can't be made is an error.
+// Replay runs the choices on a live server and writes the trace. One that can't be made is an error.
 func Replay(c *plan.Setup, choices []plan.Choice) (trace.Trace, error) {
 	if slices.ContainsFunc(choices, func(c plan.Choice) bool { return c.Verb == plan.Failover }) && c.Faults.Failover == 0 {
 		own := *c // the judge has to remember whose the key was before the last write
@@ -126,7 +126,7 @@ func (s *narrator) add(d *Deed) {
 	s.deeds = append(s.deeds, d)
 }
 
-// server is what is true now.
+// server reads the server's state.
 func (s *narrator) server() trace.Server {
 	w := s.w
 	out := trace.Server{TTL: -1, Storage: s.store}
@@ -177,7 +177,7 @@ func (s *narrator) server() trace.Server {
 	return out
 }
 
-// votes is what several servers come to, in a line: their values, and who wrote them if it was one client.
+// votes joins the values of several servers in a line, and names their writer if it was one client.
 func votes(s *trace.Server) {
 	list := make([]string, len(s.Each))
 	for i, one := range s.Each {
@@ -205,8 +205,8 @@ func writerName(w uint8) string {
 	return name(int(w) - 1)
 }
 
-// contents is what a key holds, readable: of a sorted set each member with its
-// score, where that is a time.
+// contents writes a key's value, readable: of a sorted set each member with its score, if it is a
+// time.
 func contents(e oldredis.Entry) string {
 	switch e.Type {
 	case "string":
@@ -225,7 +225,7 @@ func contents(e oldredis.Entry) string {
 	return e.Type
 }
 
-// beliefs are what the clients think after a deed.
+// beliefs reads the clients' beliefs after a deed.
 func (s *narrator) beliefs(d *Deed) map[string]trace.Belief {
 	all := make(map[string]trace.Belief, len(s.w.Players))
 	for i, p := range s.w.Players {
@@ -261,7 +261,7 @@ func (s *narrator) beliefs(d *Deed) map[string]trace.Belief {
 	return all
 }
 
-// next is what a client is about to do.
+// next names a client's next command.
 func (s *narrator) next(p *player) string {
 	switch p.Pending.Kind {
 	case client.Sends:
@@ -280,7 +280,7 @@ func (s *narrator) next(p *player) string {
 	return ""
 }
 
-// changed says what differs from the step before.
+// changed lists the differences from the step before.
 func (s *narrator) changed(e trace.Event) []string {
 	var list []string
 	a, b := s.prev, e.Server
@@ -305,7 +305,7 @@ func (s *narrator) changed(e trace.Event) []string {
 	return list
 }
 
-// at is the time of the last event.
+// at returns the time of the last event.
 func (s *narrator) at() int64 {
 	if n := len(s.trace.Events); n > 0 {
 		return s.trace.Events[n-1].At
@@ -313,7 +313,7 @@ func (s *narrator) at() int64 {
 	return 0
 }
 
-// ends2 is when a TTL seen at a moment ends: a TTL that only went by has not changed.
+// ends2 computes a TTL's end from a moment: a TTL in the past has not changed.
 func ends2(ttl, at int64) int64 {
 	if ttl < 0 {
 		return -1

@@ -26,8 +26,8 @@ type Line struct {
 	N    int    `json:"n"`
 }
 
-// Spots makes the choices and returns the place that each client has then reached. For a client
-// that is about to read its clock, it is the place after the reading.
+// Spots makes the choices and returns each client's place. For a client that is about to read its
+// clock, it is the place after the reading.
 func Spots(c plan.Config, choices []plan.Choice) ([]Spot, error) {
 	full, err := plan.Complete(c)
 	if err != nil {
@@ -93,9 +93,9 @@ func lines(stack []uintptr) (lock, engine Line) {
 	return Line{}, engine
 }
 
-// Follow runs what it can of a schedule that was made for another lock: a choice that can't be
-// made is left out. Then each client that asks for something goes on until it has its answer, 12 steps
-// at most. A lock that refuses the server is an error.
+// Follow makes the choices of another lock's schedule, and leaves out the impossible ones. Then each
+// client that asks for something goes on until it has its answer, 12 steps at most. A lock that
+// refuses the server is an error.
 func Follow(c plan.Config, choices []plan.Choice) (trace.Trace, error) {
 	full, err := plan.Complete(c)
 	if err != nil {

@@ -76,7 +76,7 @@ func (w *World) Close() {
 	}
 }
 
-// Stances are the clients'.
+// Stances returns the clients' states.
 func (w *World) Stances() *judge.Stances {
 	var st judge.Stances
 	for i, p := range w.Players {
@@ -85,7 +85,7 @@ func (w *World) Stances() *judge.Stances {
 	return &st
 }
 
-// key reads what is under the key.
+// key reads the lock's key.
 func (w *World) key() judge.KeyState {
 	for _, e := range w.Server.Snapshot().Entries(w.Server) {
 		if e.DB == 0 && e.Key == w.c.Stands() {
@@ -100,7 +100,7 @@ func (w *World) key() judge.KeyState {
 	return judge.KeyState{}
 }
 
-// onKeys is what stands on the key, by server.
+// onKeys reads the lock's key on each server.
 func (w *World) onKeys() map[string]string {
 	on := map[string]string{}
 	for _, e := range w.Server.Snapshot().Entries(w.Server) {
@@ -111,8 +111,8 @@ func (w *World) onKeys() map[string]string {
 	return on
 }
 
-// writes notes that what was on the key has been changed by somebody. The invariants know less of
-// it: a ghost forgets who can't act on it any more.
+// writes records the writer of each changed key. The invariants know less of it: a ghost forgets who
+// can't act on it any more.
 func (w *World) writes(was map[string]string, by uint8) {
 	is := w.onKeys()
 	maps.DeleteFunc(w.writers, func(key string, _ uint8) bool { _, ok := is[key]; return !ok })
@@ -204,7 +204,7 @@ func (w *World) free() bool {
 	return w.probe.Free(w.Server.Snapshot())
 }
 
-// serve is a choice of the server's or of time.
+// serve makes a choice of the server's or of time.
 func (w *World) serve(d *Deed, c plan.Choice) error {
 	if several := w.c.Servers() > 0; several != (c.Server > 0) && (c.Verb == plan.Evict || c.Verb == plan.Restart || c.Verb == plan.Failover || c.Verb == plan.Down) {
 		return disabled("of one server it is said of redis, of several of S1, S2 and so on")
@@ -261,7 +261,7 @@ func (w *World) serve(d *Deed, c plan.Choice) error {
 	return nil
 }
 
-// restart cuts the connections that are in use.
+// restart cuts the connections in use.
 func (w *World) restart() {
 	for _, p := range w.Players {
 		if p.conn != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Bounds are within what an exploration of c holds, in words.
+// Bounds describes the bounds of an exploration of c.
 func (c *Setup) Bounds() string {
 	f := &c.Faults
 	list := []string{fmt.Sprintf("%d clients × %d attempts", c.Clients, c.Attempts)}
@@ -47,7 +47,7 @@ type Looked struct {
 	Untried []string `json:"untried"` // what else could
 }
 
-// Looked says it of c.
+// Looked lists the invariants, the faults and the bounds of c.
 func (c *Setup) Looked() Looked {
 	l := Looked{For: c.Invariants, NotFor: []string{}, Tried: []string{}, Untried: []string{},
 		Orders: fmt.Sprintf("every order of the commands of %d clients × %d attempts", c.Clients, c.Attempts)}
@@ -113,7 +113,7 @@ func count(b bool) int {
 	return 0
 }
 
-// Says is it in sentences.
+// Says writes l as sentences.
 func (l Looked) Says() string {
 	s := "Looked for " + strings.Join(l.For, ", ") + ", in " + l.Orders
 	if len(l.Tried) > 0 {

@@ -84,9 +84,9 @@ var clientVerbs = map[string]Verb{
 
 var serverVerbs = map[string]Verb{"reap": Reap, "restart": Restart, "failover": Failover, "evict": Evict, "down": Down}
 
-// String is the word of a schedule, in its one canonical form: "C1", "C1-" for
-// a lost reply, "C1.cut", "C1.refuse3" for the third command of its transaction, "+9s", "+9s~" with nothing reaped, "redis.restart", and
-// "S2.restart" of one server of several.
+// String returns the word of a schedule, in its one canonical form: "C1", "C1-" for a lost reply,
+// "C1.cut", "C1.refuse3" for the third command of its transaction, "+9s", "+9s~" with nothing reaped,
+// "redis.restart", and "S2.restart" of one server of several.
 func (c Choice) String() string {
 	who := fmt.Sprintf("C%d", c.Client+1)
 	switch c.Verb {

@@ -10,14 +10,14 @@ import (
 // that times of our days have.
 var Epoch = time.Date(2020, 1, 2, 0, 0, 0, 0, time.UTC)
 
-// Instant is the time that is ms after the Epoch.
+// Instant adds ms to the Epoch.
 func Instant(ms int64) time.Time { return Epoch.Add(time.Duration(ms) * time.Millisecond) }
 
-// Millis is the other way.
+// Millis counts from the Epoch to an instant.
 func Millis(t time.Time) int64 { return t.Sub(Epoch).Milliseconds() }
 
-// Token is the n-th that a client draws in an attempt (both counted from 0): twelve digits, the first six zeros so
-// that they weigh nothing in a timestamp.
+// Token returns a client's n-th token of an attempt (both counted from 0): twelve digits, the first
+// six zeros so they weigh nothing in a timestamp.
 func Token(client, attempt, n int) string {
 	return fmt.Sprintf("0000007%d%02d%d7", client+1, attempt+1, n%10)
 }

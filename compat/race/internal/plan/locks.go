@@ -31,7 +31,7 @@ type Lock struct {
 // Locks are algorithms by name. Those that are not this module's are in catalogue.Locks.
 type Locks map[string]Lock
 
-// entry is what the explorer knows of an algorithm, this module's or one of locks.
+// entry finds an algorithm, this module's or one of locks.
 func (locks Locks) entry(name string) (Entry, bool) {
 	if e, ok := registry()[name]; ok {
 		return e, true
@@ -46,8 +46,7 @@ func Shipped(name string) bool {
 	return ok
 }
 
-// Algorithms returns the names that Config.Algorithm takes, sorted: this
-// module's, and those of locks.
+// Algorithms returns the valid names for Config.Algorithm, sorted: this module's, and all in locks.
 func Algorithms(locks Locks) []string {
 	return slices.Sorted(func(yield func(string) bool) {
 		for name := range registry() {

@@ -103,7 +103,7 @@ var registry = sync.OnceValue(func() map[string]Entry {
 	return all
 })
 
-// Broken returns the locks that an explorer must catch.
+// Broken returns locks for an explorer to catch.
 func Broken() Locks {
 	all := Locks{}
 	for _, l := range broken.Locks() {

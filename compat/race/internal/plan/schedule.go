@@ -25,7 +25,7 @@ func Words(choices []Choice) string {
 	return strings.Join(list, " ")
 }
 
-// Line is the part of a schedule before the colon.
+// Line returns the part of a schedule before the colon.
 func Line(c Config) string {
 	list := []string{cmp.Or(c.Algorithm, "own"), cmp.Or(c.Server, "2.4"),
 		fmt.Sprintf("%dx%d", cmp.Or(c.Clients, 2), cmp.Or(c.Attempts, 2))}
@@ -71,7 +71,7 @@ type toggle struct {
 	on   *bool
 }
 
-// switches are those of c, in the order of a schedule's words.
+// switches returns the toggles of c, in the order of a schedule's words.
 func (c *Config) switches() []toggle {
 	return []toggle{
 		{"bare", &c.Bare}, {"extend", &c.Extend}, {"handoff", &c.Handoff}, {"stale-handle", &c.StaleHandle}, {"detach", &c.Detach},
@@ -88,7 +88,7 @@ func durations(of []time.Duration) string {
 	return strings.Join(list, ",")
 }
 
-// ParseSchedule reads what [Schedule] writes. The words may also be written out: "C1 drop", "C1
+// ParseSchedule reads the output of [Schedule]. The words may also be written out: "C1 drop", "C1
 // clock +3s", "redis restart". Without a colon, all of s is words.
 func ParseSchedule(s string) (Config, []Choice, error) {
 	var c Config
@@ -130,7 +130,7 @@ func (c *Config) parse(fields []string) error {
 	return nil
 }
 
-// Set sets what a word before a schedule's colon says: "ttl=5s", "fence".
+// Set applies a word before a schedule's colon: "ttl=5s", "fence".
 func (c *Config) Set(f string) (err error) {
 	name, value, _ := strings.Cut(f, "=")
 	switches := c.switches()
@@ -181,7 +181,7 @@ func parseDurations(list string) (all []time.Duration, err error) {
 	return all, nil
 }
 
-// fieldsQuoted splits at spaces that stand outside of quotes.
+// fieldsQuoted splits at spaces outside of quotes.
 func fieldsQuoted(s string) ([]string, error) {
 	var all []string
 	for s = strings.TrimSpace(s); s != ""; s = strings.TrimSpace(s) {

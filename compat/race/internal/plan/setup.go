@@ -23,7 +23,7 @@ type Setup struct {
 // DefaultKey is the Key of a Config that names none.
 const DefaultKey = "lock.report"
 
-// Processors are how many a search uses.
+// Processors returns the number of processors for a search.
 func (c *Setup) Processors() int {
 	if c.Workers > 0 {
 		return c.Workers
@@ -34,7 +34,7 @@ func (c *Setup) Processors() int {
 // MaxClients is how many a state has room for.
 const MaxClients = 4
 
-// Complete returns c with its defaults, or what is wrong with it.
+// Complete returns c with its defaults, or an error for an invalid setting.
 func Complete(c Config) (*Setup, error) {
 	s := &Setup{Config: c}
 	if err := s.complete(); err != nil {
@@ -99,7 +99,7 @@ func firstOf(checks []check) error {
 	return nil
 }
 
-// wrong is what is wrong with a number, a time or a combination.
+// wrong checks numbers, times and combinations.
 func (c *Setup) wrong() error {
 	if c.Clients < 1 || c.Clients > MaxClients {
 		return fmt.Errorf("race: %d clients, want 1 to %d", c.Clients, MaxClients)
@@ -142,8 +142,8 @@ func (c *Setup) wrong() error {
 	return firstOf(list)
 }
 
-// applicable are the invariants that hold of a lock without being asked for:
-// fencing needs a storage, fence-order fences, and fairness clients that wait.
+// applicable returns the invariants for a lock with this setup: fencing needs a storage, fence-order
+// fences, and fairness clients in a queue.
 func (c *Setup) applicable() []string {
 	list := []string{"exclusion", "ownership", "progress", "accuracy"}
 	if c.Form() == Quorum {
@@ -161,9 +161,9 @@ func (c *Setup) applicable() []string {
 	return list
 }
 
-// patience is the ttl and a margin: a second for servers that count in whole
-// ones, another for those that poll, the difference of the clocks twice; and
-// for locks that are repaired, the ttl once more, during which they are watched.
+// patience returns the ttl and a margin: a second for servers with whole seconds, another for clients
+// with a poll, the difference of the clocks twice; and for locks with a repair, the ttl once more,
+// during which they are watched.
 func (c *Setup) patience() time.Duration {
 	longest := c.TTL
 	for _, ttl := range c.ExtendTo {
@@ -182,7 +182,7 @@ func (c *Setup) patience() time.Duration {
 	return d + 2*skew
 }
 
-// SkewOf is how far a client's clock is ahead, in milliseconds.
+// SkewOf returns by how much a client's clock runs ahead, in milliseconds.
 func (c *Setup) SkewOf(client int) int64 {
 	if client < len(c.Skew) {
 		return c.Skew[client].Milliseconds()
@@ -190,7 +190,7 @@ func (c *Setup) SkewOf(client int) int64 {
 	return 0
 }
 
-// Runs is the name of the algorithm that a client runs.
+// Runs names a client's algorithm.
 func (c *Setup) Runs(client int) string {
 	names := strings.Split(c.Algorithm, "+")
 	return names[min(client, len(names)-1)]
@@ -199,7 +199,7 @@ func (c *Setup) Runs(client int) string {
 // IsBare reports whether a client runs its algorithm without compat.Locker.
 func (c *Setup) IsBare(client int) bool { return c.Bare || c.Entry(client).Bare }
 
-// Entry is what is known of a client's algorithm.
+// Entry returns the registry's entry of a client's algorithm.
 func (c *Setup) Entry(client int) Entry {
 	if c.New != nil {
 		return Entry{Lock: Lock{Bare: c.Bare}}
@@ -208,7 +208,7 @@ func (c *Setup) Entry(client int) Entry {
 	return e
 }
 
-// Extensions are the ttls to which a holder extends, in order.
+// Extensions returns the ttls of a holder's extensions, in order.
 func (c *Setup) Extensions() []time.Duration {
 	if c.Extend && len(c.ExtendTo) == 0 {
 		return []time.Duration{c.TTL}
@@ -216,7 +216,7 @@ func (c *Setup) Extensions() []time.Duration {
 	return c.ExtendTo
 }
 
-// Form is that of the lock. Clients whose locks differ in it do not exclude each other.
+// Form returns the lock's form. Clients whose locks differ in it do not exclude each other.
 func (c *Setup) Form() Form {
 	var f Form
 	for i := range max(c.Clients, 1) {
@@ -225,7 +225,7 @@ func (c *Setup) Form() Form {
 	return f
 }
 
-// Stands is the key on which a holder's value stands, of several the first.
+// Stands returns the key with a holder's value, of several the first.
 func (c *Setup) Stands() string {
 	if beside := c.Entry(0).beside; beside != "" {
 		return protocol.Aux(c.Key, beside)
@@ -241,12 +241,12 @@ func (c *Setup) Alike(i, j int) bool {
 // Checks reports whether an invariant is to be checked.
 func (c *Setup) Checks(invariant string) bool { return slices.Contains(c.Invariants, invariant) }
 
-// Happens reports whether a fault that is counted may happen.
+// Happens reports whether a counted fault may happen.
 func (c *Setup) Happens() bool {
 	return slices.ContainsFunc(c.Faults.counts(), func(n *int) bool { return *n > 0 })
 }
 
-// AlgorithmOf is what a client runs, with values that token makes; nil: a quorum, which is made of the client's
+// AlgorithmOf makes a client's algorithm, with values from token; nil: a quorum, made of the client's
 // connections.
 func (c *Setup) AlgorithmOf(client int, token func() string) protocol.Algorithm {
 	if c.New != nil {
@@ -259,13 +259,13 @@ func (c *Setup) AlgorithmOf(client int, token func() string) protocol.Algorithm 
 	return e.New(token, c.Fence)
 }
 
-// Readers is the algorithm of the readers beside a client that is a writer.
+// Readers makes the readers' algorithm beside a writer.
 func (c *Setup) Readers(client int, token func() string) protocol.Algorithm {
 	e, _ := c.Locks.entry(strings.Replace(c.Runs(client), "rw:write", "rw:read", 1))
 	return e.New(token, c.Fence)
 }
 
-// Servers is on how many servers the lock is; 0: on one, and no choice names it.
+// Servers counts the lock's servers; 0: one, and no choice names it.
 func (c *Setup) Servers() int {
 	n := 0
 	for i := range max(c.Clients, 1) {

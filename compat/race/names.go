@@ -58,7 +58,7 @@ const (
 	Jump         = plan.Jump
 )
 
-// Algorithms returns the names that Config.Algorithm takes, sorted: this module's, and those of locks.
+// Algorithms returns the valid names for Config.Algorithm, sorted: this module's, and all in locks.
 func Algorithms(locks Locks) []string { return plan.Algorithms(locks) }
 
 // Describe describes an algorithm of this module or of locks in one line; for several, with plus
@@ -97,15 +97,15 @@ func Schedule(c Config, choices []Choice) string { return plan.Schedule(c, choic
 // Words returns the choices alone.
 func Words(choices []Choice) string { return plan.Words(choices) }
 
-// ParseSchedule reads what [Schedule] writes. The words may also be written out: "C1 drop", "C1
+// ParseSchedule reads the output of [Schedule]. The words may also be written out: "C1 drop", "C1
 // clock +3s", "redis restart". Without a colon, all of s is words.
 func ParseSchedule(s string) (Config, []Choice, error) { return plan.ParseSchedule(s) }
 
 // ParseWords reads the words of a schedule.
 func ParseWords(s string) ([]Choice, error) { return plan.ParseWords(s) }
 
-// Explore runs every schedule of c, breadth-first, and returns the first that breaks an invariant,
-// which is then a shortest one, or the verdict that none does.
+// Explore runs every schedule of c, breadth-first, and returns a shortest one with a violation, or the
+// verdict: none.
 //
 // Every schedule means: within c's clients, attempts, faults and jumps of time; for one lock; as
 // the embedded server behaves. States are identified by 64-bit fingerprints: for n states, the
@@ -182,21 +182,19 @@ const (
 	Dead    = trace.Dead
 )
 
-// ReadTrace reads a trace that was written by Trace.WriteJSON, or by hand, and checks that it is one that can
-// be shown.
+// ReadTrace reads a trace, from Trace.WriteJSON or by hand, and checks it for renderers.
 func ReadTrace(r io.Reader) (Trace, error) { return trace.ReadTrace(r) }
 
 // Seconds writes a number of milliseconds as a trace does: 10s, 1.5s, 3600s.
 func Seconds(ms int64) string { return trace.Seconds(ms) }
 
-// Script is an EVAL or EVALSHA as a reader wants it: the script by the first digits of its hash, and no number
-// of keys.
+// Script shortens an EVAL or EVALSHA for a reader: the script by the first digits of its hash, and no
+// number of keys.
 func Script(cmd []string, key string) []string { return live.Script(cmd, key) }
 
-// Replay runs the choices, step by step, on a live server, and records
-// what happens. A choice that can't be made where it stands is an error; an
-// invariant that breaks is not: the trace goes on to the end of the choices, and
-// Trace.Verdict says where it broke first.
+// Replay runs the choices, step by step, on a live server, and records each step. A choice that can't
+// be made where it stands is an error; an invariant that breaks is not: the trace goes on to the end
+// of the choices, and Trace.Verdict says where it broke first.
 func Replay(c Config, choices []Choice) (Trace, error) {
 	full, err := plan.Complete(c)
 	if err != nil {
@@ -221,18 +219,18 @@ type (
 	GraphState = live.GraphState
 )
 
-// Spots makes the choices and returns the place that each client has then reached. For a client
-// that is about to read its clock, it is the place after the reading.
+// Spots makes the choices and returns each client's place. For a client that is about to read its
+// clock, it is the place after the reading.
 func Spots(c Config, choices []Choice) ([]Spot, error) { return live.Spots(c, choices) }
 
-// Follow runs what it can of a schedule that was made for another lock: a choice that can't be
-// made is left out. Then each client that asks for something goes on until it has its answer, 12 steps
-// at most. A lock that refuses the server is an error.
+// Follow makes the choices of another lock's schedule, and leaves out the impossible ones. Then each
+// client that asks for something goes on until it has its answer, 12 steps at most. A lock that
+// refuses the server is an error.
 func Follow(c Config, choices []Choice) (Trace, error) { return live.Follow(c, choices) }
 
-// Around returns the graph around a schedule: from each state that can be reached, every client's next
-// step, and the faults and jumps of time of the schedule as often as they stand in it. Of more than limit
-// states it has those of the schedule and the nearest to them. The algorithms are this module's, or of locks.
+// Around returns the graph around a schedule: from each reachable state, every client's next step, and
+// the schedule's faults and jumps of time as often as they stand in it. Of more than limit states it
+// has those of the schedule and the nearest to them. The algorithms are this module's, or of locks.
 func Around(schedule string, limit int, locks Locks) (Graph, error) {
 	return live.Around(schedule, limit, locks)
 }
@@ -262,23 +260,23 @@ func Guarantees(ctx context.Context, seen func(Cell)) (Matrix, error) {
 // client runs the first algorithm, the second the second, and a third client the first again.
 func Guaranteed() []string { return explore.Guaranteed() }
 
-// Cells returns what the matrix has, with nothing explored yet.
+// Cells returns the matrix, with nothing explored yet.
 func Cells() []Cell { return explore.Cells() }
 
 // AllFaults returns the columns, in order. In all of them time jumps, and clients are interleaved
 // in every way.
 func AllFaults() []Fault { return explore.AllFaults() }
 
-// FaultsOf returns the faults that apply to an algorithm of the matrix.
+// FaultsOf returns an algorithm's faults in the matrix.
 func FaultsOf(algorithm string) []Fault { return explore.FaultsOf(algorithm) }
 
 // ErrNotExplored means that there is no [Remedy], because the schedule has something that can be
 // replayed but not explored, or because the search ran out of room.
 var ErrNotExplored = explore.ErrNotExplored
 
-// Remedies takes a trace that breaks an invariant, leaves out one of its faults after the other and
-// explores again, and explores the other locks under the same faults. The algorithms are this
-// module's and those in known.
+// Remedies takes a trace with a violation, leaves out one of its faults after the other and explores
+// again, and explores the other locks under the same faults. The algorithms are this module's and
+// those in known.
 func Remedies(ctx context.Context, t Trace, known Locks) (Remedy, error) {
 	return explore.Remedies(ctx, t, known)
 }

@@ -37,7 +37,7 @@ var catalogue = sync.OnceValue(func() []Scenario {
 	return all
 })
 
-// place in the list: what is taught comes first, in its order.
+// place sorts the list: taught races come first, in their order.
 func (s Scenario) place() int {
 	if s.Star == 0 {
 		return 1000
@@ -45,12 +45,12 @@ func (s Scenario) place() int {
 	return s.Star
 }
 
-// All returns every scenario: first those that are taught, in the order of
-// teaching, then the others by name.
+// All returns every scenario: first the taught ones, in the order of teaching, then the others by
+// name.
 func All() []Scenario { return slices.Clone(catalogue()) }
 
-// Find returns the scenario of that name: "getset/double-takeover", or the part
-// after the slash if no other has it.
+// Find returns the scenario of a name: "getset/double-takeover", or the part after the slash if no
+// other has it.
 func Find(name string) (Scenario, bool) {
 	var found []Scenario
 	for _, s := range catalogue() {

@@ -49,12 +49,13 @@ const compareAndDelete = "COMPARE-AND-DELETE"
 
 const compareScript = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`
 
-// inQuotes says in a form's name what has another meaning there. A space is a comma, so a comma is none.
+// inQuotes escapes the characters with another meaning in a form's name. A space is a comma, so a
+// comma is none.
 func inQuotes() *strings.Replacer {
 	return strings.NewReplacer("%", "%25", ",", "%2C", ";", "%3B", "=", "%3D", "+", "%2B", " ", ",", "\t", ",", "\n", ",")
 }
 
-// FormName is the name of a lock whose commands are the lines of text ([Form]).
+// FormName writes lines of text as the name of a lock ([Form]).
 func FormName(text string) string {
 	var b strings.Builder
 	b.WriteString(Form)
@@ -77,7 +78,7 @@ func FormName(text string) string {
 	return b.String()
 }
 
-// With adds to locks those whose commands are in the names of an algorithm ([Form]).
+// With adds to locks the forms among the names of an algorithm ([Form]).
 func With(locks race.Locks, algorithm string) (race.Locks, error) {
 	all := locks
 	for _, name := range strings.Split(algorithm, "+") {
@@ -172,7 +173,7 @@ func parseForm(text string) (formed, error) {
 // formWords are what a lock's lines are filled in with.
 var formWords = []string{"KEY", "TOKEN", "TIME", "TTL", "TTLMS"}
 
-// capitals is what is wrong with a command's words.
+// capitals checks a command's words.
 func capitals(cmd []string) error {
 	for _, w := range cmd[1:] {
 		if up := strings.ToUpper(w); up != w && slices.Contains(formWords, up) {
@@ -191,7 +192,7 @@ func capitals(cmd []string) error {
 	return nil
 }
 
-// formFields are the words of a line. What stands in quotes is one.
+// formFields splits a line into its words. What stands in quotes is one.
 func formFields(line string) ([]string, error) {
 	var list []string
 	parts := strings.Split(line, `"`)
@@ -224,7 +225,7 @@ func (f formed) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Du
 	return l, nil
 }
 
-// value is what the lock writes that is its client's own.
+// value returns the client's own value.
 func (f formed) value(until time.Time) string {
 	for _, s := range f.take {
 		if slices.Contains(s.cmd, "TIME") {
@@ -244,7 +245,7 @@ func (f formed) Release(l protocol.Lease) protocol.Change {
 	})
 }
 
-// run sends the commands, one after another, up to one whose reply settles it; "": none does.
+// run sends the commands, one after another, up to a decisive reply; "": none decides.
 func (f formed) run(c *protocol.Conn, steps []formStep, now time.Time, l protocol.Lease, ttl time.Duration) (string, error) {
 	for _, s := range steps {
 		args := make([]any, 0, len(s.cmd)-1)

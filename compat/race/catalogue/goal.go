@@ -40,13 +40,13 @@ import (
 //	another order               the words are those of the schedule that is shown, in another order
 type Goal struct{ Text string }
 
-// missing is what an answer lacks of it; "": nothing.
+// missing describes an answer's lack of the goal; "": it lacks nothing.
 func (g Goal) missing(a *attempt) string {
 	form, words := formOf(g.Text)
 	return form.missing(a, words)
 }
 
-// formOf is a goal's form, and what stands in its places; nil: it is no goal.
+// formOf finds a goal's form, and the words in its places; nil: it has none.
 func formOf(text string) (*goalForm, []string) {
 	for i := range goalForms() {
 		if m := goalForms()[i].form.FindStringSubmatch(text); m != nil {
@@ -127,7 +127,7 @@ func (a *attempt) breaks(w []string) string {
 	return fmt.Sprintf("it breaks %s at step %d: break %s", v.Violated, v.Step, w[0])
 }
 
-// holds are the steps after which a client holds the lock.
+// holds lists the steps after which a client holds the lock.
 func (a *attempt) holds(client string) []int {
 	var list []int
 	for i, e := range a.Events {
@@ -164,7 +164,7 @@ func (a *attempt) heldThen(w []string) string {
 	return fmt.Sprintf("%s does not begin to hold the lock after %s", w[1], w[0])
 }
 
-// word is the first step that has a word of a schedule; -1: none has.
+// word finds the first step with a word of a schedule; -1: none has it.
 func (a *attempt) word(word string) int {
 	return slices.IndexFunc(a.made, func(c race.Choice) bool { return c.String() == word })
 }
@@ -198,7 +198,7 @@ func (a *attempt) loses(w []string) string {
 
 func passing(c race.Choice) bool { return c.Verb == race.Pass || c.Verb == race.PassUnreaped }
 
-// pauses is how often time passes.
+// pauses counts the jumps of time.
 func (a *attempt) pauses() (n int) {
 	for _, c := range a.made {
 		if passing(c) {
@@ -231,7 +231,7 @@ func (a *attempt) passes(w []string) string {
 	return ""
 }
 
-// sent are the steps at which a client sends a command, alone or in a write.
+// sent lists the steps with a client's command, alone or in a write.
 func (a *attempt) sent(client, cmd string) []int {
 	var list []int
 	for i, e := range a.Events {
@@ -266,7 +266,7 @@ func (a *attempt) crashes(w []string) string {
 	return fmt.Sprintf("%s crashes after %s, not after %s", who, last, w[1])
 }
 
-// first is the first step at which a client sends a command, or that it never does.
+// first finds a client's first step with a command, or says: it sends none.
 func (a *attempt) first(client, cmd string) (int, string) {
 	if list := a.sent(client, cmd); list != nil {
 		return list[0], ""

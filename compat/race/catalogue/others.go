@@ -106,9 +106,8 @@ func tokens(t tokened) func(token func() string) protocol.Algorithm {
 	}
 }
 
-// Locks returns what a scenario can run beside the locks of this module: the
-// clients in the field, the broken locks that test the explorer, and variants
-// of ours.
+// Locks returns the scenarios' locks beside those of this module: the clients in the field, the
+// explorer's broken test locks, and variants of ours.
 func Locks() race.Locks { return locks() }
 
 var locks = sync.OnceValue(func() race.Locks {

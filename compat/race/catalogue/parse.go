@@ -119,14 +119,13 @@ func (p *parser) line(line string, n int) error {
 	return nil
 }
 
-// isWord reports whether a line that begins so is part of a schedule.
+// isWord reports whether a line with this beginning belongs to a schedule.
 func isWord(w string) bool {
 	return w[0] == 'C' && len(w) > 1 && w[1] >= '1' && w[1] <= '9' || w[0] == '+' || slices.Contains([]string{"redis", "time", "network"}, w) ||
 		w[0] == 'S' && len(w) > 2 && w[1] >= '1' && w[1] <= '9' && w[2] == '.'
 }
 
-// comment reads the lines at the top, which are the page's: name and title,
-// the objective, and what there is to know.
+// comment reads the lines at the top for the page: name and title, the objective, and the text.
 func (p *parser) comment(text string, n int) error {
 	if p.begun {
 		return nil
@@ -156,7 +155,7 @@ func (p *parser) comment(text string, n int) error {
 	return nil
 }
 
-// setting reads a line that a comment may follow. It reports whether it is one.
+// setting reads a line with an optional comment. It reports whether it is one.
 func (p *parser) setting(word, rest string) (known bool, err error) {
 	c := &p.run.Config
 	f := strings.Fields(rest)
@@ -214,7 +213,7 @@ func (p *parser) setting(word, rest string) (known bool, err error) {
 	return true, err
 }
 
-// survives begins the part of a lock that survives.
+// survives begins the part of the surviving lock.
 func (p *parser) survives(algorithm string) error {
 	if p.surviving {
 		return fmt.Errorf("a second survivor")
@@ -227,7 +226,7 @@ func (p *parser) survives(algorithm string) error {
 	return nil
 }
 
-// expected reads what follows "expect".
+// expected reads the rest of a line after "expect".
 func expected(text string) (v race.Verdict, err error) {
 	what, violated := strings.CutPrefix(text, "violation ")
 	if text == "no violation" {
@@ -249,7 +248,7 @@ func breaks(text string) (v race.Verdict, err error) {
 	return v, number(f[2], &v.Step)
 }
 
-// ofClient is the place in a list of the client with which a line begins, and the rest of the line.
+// ofClient returns the place in a list for a line's client, and the rest of the line.
 func ofClient[T any](list *[]T, line string) (at *T, rest string, err error) {
 	who, rest, _ := strings.Cut(line, " ")
 	i, err := client(who)
@@ -259,7 +258,7 @@ func ofClient[T any](list *[]T, line string) (at *T, rest string, err error) {
 	return &(*list)[i], rest, err
 }
 
-// text reads a line that is a sentence to its end. It reports whether it is one.
+// text reads a line with a sentence to its end. It reports whether it is one.
 func (p *parser) text(word, rest string) (known bool, err error) {
 	if s := map[string]*string{"so": &p.s.So, "fix": &p.s.Fix, "instead": &p.s.Instead, "elsewhere": &p.s.Elsewhere}[word]; s != nil {
 		if *s != "" {
@@ -311,7 +310,7 @@ func (p *parser) text(word, rest string) (known bool, err error) {
 	return true, err
 }
 
-// line reads what follows an exercise.
+// line reads a line of an exercise.
 func (e *Exercise) line(word, rest string) error {
 	switch word {
 	case "goal":
@@ -330,7 +329,7 @@ func (e *Exercise) line(word, rest string) error {
 	return nil
 }
 
-// end checks what only the whole can show, and fills in what was left out.
+// end checks the complete scenario, and fills in defaults.
 func (p *parser) end() error {
 	s := &p.s
 	if s.Run.Config.Algorithm == "" {

@@ -18,8 +18,7 @@ func clock(c *protocol.Conn, now time.Time) time.Time {
 	return now
 }
 
-// redial is what a client library does behind its user's back when a connection
-// has broken: it makes another.
+// redial makes another connection behind its user's back when one has broken.
 func redial(c *protocol.Conn) *protocol.Conn {
 	if k, ok := c.Conn.(interface{ Redial() redis.Conn }); ok {
 		return protocol.NewConn(k.Redial())

@@ -76,7 +76,7 @@ func (s Scenario) on(server string) (race.Trace, error) {
 	return t, nil
 }
 
-// common is how many steps two runs have in common from the beginning.
+// common counts the steps in common from the beginning of two runs.
 func common(a, b []race.Event) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n].Who == b[n].Who && a[n].Cmd == b[n].Cmd && a[n].Reply == b[n].Reply &&
@@ -86,7 +86,7 @@ func common(a, b []race.Event) int {
 	return n
 }
 
-// otherwise says how a run ends that is not the scenario's.
+// otherwise describes the end of a run unlike the scenario's.
 func (s Scenario) otherwise(t, home race.Trace, alike int) string {
 	ends := "it keeps " + s.Expect.Violated
 	if t.Verdict.Violated != "" {
@@ -112,7 +112,7 @@ func (s Scenario) otherwise(t, home race.Trace, alike int) string {
 	return fmt.Sprintf("on %s %s: step %d is %s, and on %s it is %s", t.Server, ends, alike+1, is, home.Server, was)
 }
 
-// Survivor runs the variant that is guarded against it.
+// Survivor runs the guarded variant.
 func (s Scenario) Survivor() (race.Trace, error) {
 	if s.Survives.Schedule == "" {
 		return race.Trace{}, fmt.Errorf("%s has no survivor", s.Name)
@@ -151,7 +151,7 @@ func (r Run) trace() (race.Trace, error) {
 	return t, nil
 }
 
-// Breaking is all that the scenario says it breaks, in the order of race.Invariants.
+// Breaking returns all violations of the scenario, in the order of race.Invariants.
 func (s Scenario) Breaking() []race.Verdict {
 	list := append([]race.Verdict{s.Expect}, s.Also...)
 	place := func(v race.Verdict) int { return slices.Index(race.Invariants(), v.Violated) }
@@ -208,7 +208,7 @@ func Groups() []string {
 	return list
 }
 
-// Where says with which lock and on which servers the race was shown, and which locks have it elsewhere.
+// Where names the race's lock and servers, and the locks with the same race elsewhere.
 func (s Scenario) Where() string {
 	on := " on "
 	if s.Elsewhere != "" {

@@ -51,7 +51,7 @@ type Exercise struct {
 	Wrong   []Wrong  // for the tests, too
 }
 
-// Goal is what an answer must do, in a line.
+// Goal writes the goals in a line.
 func (e *Exercise) Goal() string {
 	var list []string
 	for _, g := range e.Goals {
@@ -69,7 +69,7 @@ type Wrong struct {
 // ttl is what a scenario's clients ask for.
 const ttl = 10 * time.Second
 
-// Lecture is the lecture of the course in which the race is taught, from 1; 0: it is not taught.
+// Lecture returns the race's lecture in the course, from 1; 0: it is not taught.
 func (s Scenario) Lecture() int {
 	switch {
 	case s.Star == 0:
@@ -80,5 +80,5 @@ func (s Scenario) Lecture() int {
 	return 2 // the locks of 2009
 }
 
-// Group is the part of the name before the slash: whose lock it is about.
+// Group returns the part of the name before the slash.
 func (s Scenario) Group() string { group, _, _ := strings.Cut(s.Name, "/"); return group }

@@ -23,7 +23,7 @@ func (stamped) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate
 
 func (stamped) Traits() protocol.Traits { return protocol.Traits{} }
 
-// Release deletes whatever is there.
+// Release deletes the key, its own or not.
 func (stamped) Release(l protocol.Lease) protocol.Change {
 	return broken.By(l, func(c *protocol.Conn) error {
 		_, err := c.Do("DEL", l.Key)
@@ -31,7 +31,7 @@ func (stamped) Release(l protocol.Lease) protocol.Change {
 	})
 }
 
-// Inspect lets the Locker try whatever there is: these clients look by trying.
+// Inspect lets the Locker try: these clients look by trying.
 func (stamped) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error) {
 	s := protocol.State{Key: key, Status: protocol.StatusFree, TTL: protocol.NoTTL}
 	value, err := redis.String(c.Do("GET", key))
@@ -51,7 +51,7 @@ func get(c *protocol.Conn, cmd string, args ...any) (string, error) {
 	return value, err
 }
 
-// create takes a key that is free.
+// create takes a free key.
 func create(c *protocol.Conn, l protocol.Lease) error {
 	won, err := redis.Bool(c.Do("SETNX", l.Key, l.Value))
 	if err == nil && !won {
@@ -60,8 +60,7 @@ func create(c *protocol.Conn, l protocol.Lease) error {
 	return err
 }
 
-// overtake takes a key that is free, or whose value is dead and still is when it has been
-// overwritten.
+// overtake takes a free key, or a dead one if it still is dead when overwritten.
 func overtake(c *protocol.Conn, l protocol.Lease, dead func(held string) (bool, error)) (protocol.Lease, error) {
 	err := create(c, l)
 	if !errors.Is(err, protocol.ErrHeld) {
@@ -106,9 +105,8 @@ func float(t time.Time, decimals int) string {
 	return strconv.FormatFloat(float64(t.UnixNano())/1e9, 'f', decimals, 64)
 }
 
-// leading reads the number that value begins with, as Ruby's to_f, C's atof and
-// JavaScript's parseFloat do. ok is false if it begins with none: 0 in Ruby, NaN in
-// JavaScript.
+// leading reads the number at the beginning of value, as Ruby's to_f, C's atof and JavaScript's
+// parseFloat do. ok is false if it begins with none: 0 in Ruby, NaN in JavaScript.
 func leading(value string) (n float64, ok bool) {
 	end, dot := 0, false
 	for end < len(value) && (value[end] >= '0' && value[end] <= '9' || value[end] == '.' && !dot) {
@@ -119,7 +117,7 @@ func leading(value string) (n float64, ok bool) {
 	return n, err == nil
 }
 
-// unix is a time as a float of seconds.
+// unix writes a time as a float of seconds.
 func unix(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
 
 // endless is the lock before clients were expected to die: SETNX, work, DEL. The key
@@ -236,12 +234,12 @@ func (r redisPy29) Acquire(c *protocol.Conn, now time.Time, key string, ttl time
 	})
 }
 
-// pythons is float(value or 1): what is gone is dead.
+// pythons computes float(value or 1): a missing key counts as dead.
 func pythons(value string) (float64, error) {
 	return strconv.ParseFloat(cmp.Or(value, "1"), 64)
 }
 
-// Release says nothing when it does nothing.
+// Release stays silent when it does nothing.
 func (r redisPy29) Release(l protocol.Lease) protocol.Change {
 	return broken.By(l, func(c *protocol.Conn) error {
 		held, err := get(c, "GET", l.Key)
@@ -378,8 +376,7 @@ func (j jedisLock) take(c *protocol.Conn, now time.Time, key string, ttl time.Du
 	return l, err
 }
 
-// Extend is renew(): whatever happened in the meantime, a lock that is free or
-// dead is as good as its own.
+// Extend does as renew(): it takes a free or dead lock for its own.
 func (j jedisLock) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
 	uuid, _, _ := strings.Cut(l.Value, ":")
 	return lease(l.Key, uuid, now, ttl), broken.By(l, func(c *protocol.Conn) error {

@@ -9,7 +9,8 @@ type Template struct {
 	Server string `json:"server"` // one that has its commands
 }
 
-// Templates are the locks that people write, from the first ones to today's. All are asked for on 7.0 but the last.
+// Templates returns the usual locks, from the first ones to today's. All are asked for on 7.0 but the
+// last.
 func Templates() []Template {
 	const set = "SET KEY TOKEN NX PX TTLMS\nOK = mine\nrelease\n"
 	list := []Template{

@@ -64,7 +64,7 @@ func watch(c *protocol.Conn, l protocol.Lease) error {
 	return err
 }
 
-// remove deletes the key that is watched, and takes an EXEC that was aborted for a lock that is lost.
+// remove deletes the watched key, and takes an aborted EXEC for a lost lock.
 func remove(c *protocol.Conn, l protocol.Lease) error {
 	replies, err := c.Exec(protocol.Cmd{"DEL", l.Key})
 	if err == nil && replies == nil {
@@ -73,15 +73,14 @@ func remove(c *protocol.Conn, l protocol.Lease) error {
 	return err
 }
 
-// bareDel releases whatever lock there is (Laravel up to 5.7, jedis-lock, most
-// timestamp clients).
+// bareDel deletes the key, its own or not (Laravel up to 5.7, jedis-lock, most timestamp clients).
 func bareDel(c *protocol.Conn, l protocol.Lease) error {
 	_, err := c.Do("DEL", l.Key)
 	return err
 }
 
-// retryDel compares, deletes, and sends the DEL again over another connection if
-// no reply came: "at least once" for a command that must run at most once.
+// retryDel compares, deletes, and sends the DEL again over another connection if no reply came: "at
+// least once" for a command for once only.
 func retryDel(c *protocol.Conn, l protocol.Lease) error {
 	held, err := get(c, "GET", l.Key)
 	if err != nil {
@@ -96,8 +95,8 @@ func retryDel(c *protocol.Conn, l protocol.Lease) error {
 	return err
 }
 
-// watchOnly watches the key that it releases and does without MULTI: the DEL runs
-// at once, whatever has become of the key (redis-py 2.10.0–2.10.5, do_release).
+// watchOnly watches the key before its release and does without MULTI: the DEL runs at once, on a
+// changed key, too (redis-py 2.10.0–2.10.5, do_release).
 func watchOnly(c *protocol.Conn, l protocol.Lease) error {
 	if _, err := c.Do("WATCH", l.Key); err != nil {
 		return err
@@ -117,8 +116,7 @@ func watchOnly(c *protocol.Conn, l protocol.Lease) error {
 	return nil
 }
 
-// giveUp releases under WATCH and takes an EXEC that was aborted for a lock that
-// is lost: it leaves the key.
+// giveUp releases under WATCH and takes an aborted EXEC for a lost lock: it leaves the key.
 func giveUp(c *protocol.Conn, l protocol.Lease) error {
 	if err := watch(c, l); err != nil {
 		return err
@@ -126,8 +124,8 @@ func giveUp(c *protocol.Conn, l protocol.Lease) error {
 	return remove(c, l)
 }
 
-// busyRelease shares one connection between its release and its renewal, whose
-// timer fires in between: the EXPIRE touches the key that the release watches.
+// busyRelease shares one connection between its release and its renewal; the renewal's timer fires in
+// between, and its EXPIRE touches the watched key.
 func busyRelease(c *protocol.Conn, l protocol.Lease) error {
 	if err := watch(c, l); err != nil {
 		return err
@@ -138,8 +136,8 @@ func busyRelease(c *protocol.Conn, l protocol.Lease) error {
 	return remove(c, l)
 }
 
-// reconnecting releases under WATCH through a client library that, when the
-// connection has broken, makes another and goes on: the WATCH was the first one's.
+// reconnecting releases under WATCH through a reconnecting client library: the WATCH was the first
+// connection's.
 func reconnecting(c *protocol.Conn, l protocol.Lease) error {
 	if err := watch(c, l); err != nil {
 		return err
@@ -151,8 +149,7 @@ func reconnecting(c *protocol.Conn, l protocol.Lease) error {
 	return err
 }
 
-// lateRenew releases while its renewal is already on the way: nobody waited for
-// the renewing thread before the DEL.
+// lateRenew releases while its renewal is already on the way, without waiting for the renewing thread.
 func lateRenew(c *protocol.Conn, l protocol.Lease) error {
 	if _, err := c.Run(txlock.Options{}.Release(l)); err != nil {
 		return err
@@ -161,7 +158,7 @@ func lateRenew(c *protocol.Conn, l protocol.Lease) error {
 	return err
 }
 
-// blindRenew extends whatever lock there is (Redisson's watchdog in 2016, redlock-rb).
+// blindRenew extends the key, its own or not (Redisson's watchdog in 2016, redlock-rb).
 func blindRenew(c *protocol.Conn, l protocol.Lease, ttl time.Duration) error {
 	there, err := redis.Bool(c.Do("EXPIRE", l.Key, int64(ttl/time.Second)))
 	if err == nil && !there {
@@ -201,8 +198,7 @@ func halfQueued(c *protocol.Conn, _ time.Time, l *protocol.Lease, ttl time.Durat
 	return err
 }
 
-// lateLease counts its lease from when it learned that it has one, by which time
-// the server has been counting for as long as the reply took (retools 0.1–0.3).
+// lateLease counts its lease from the reply, and so by the reply's delay too long (retools 0.1–0.3).
 func lateLease(c *protocol.Conn, now time.Time, l *protocol.Lease, ttl time.Duration) error {
 	err := setnxExpire(c, now, l, ttl)
 	if err == nil {
@@ -211,8 +207,8 @@ func lateLease(c *protocol.Conn, now time.Time, l *protocol.Lease, ttl time.Dura
 	return err
 }
 
-// together puts SETNX and EXPIRE into one MULTI, so that no crash can come between
-// them: the EXPIRE runs for a refused client too.
+// together puts SETNX and EXPIRE into one MULTI, so no crash can come between them: the EXPIRE runs
+// for a refused client too.
 func together(c *protocol.Conn, _ time.Time, l *protocol.Lease, ttl time.Duration) error {
 	replies, err := c.Exec(protocol.Cmd{"SETNX", l.Key, l.Value}, protocol.Cmd{"EXPIRE", l.Key, int64(ttl / time.Second)})
 	if err == nil && replies[0] != int64(1) {
@@ -221,8 +217,8 @@ func together(c *protocol.Conn, _ time.Time, l *protocol.Lease, ttl time.Duratio
 	return err
 }
 
-// setexFallback asks for SET NX PX and, told that there is none, writes the key
-// with SETEX: over any holder (redlock-py, PR 12).
+// setexFallback asks for SET NX PX and, refused, writes the key with SETEX: over any holder
+// (redlock-py, PR 12).
 func setexFallback(c *protocol.Conn, now time.Time, l *protocol.Lease, ttl time.Duration) error {
 	err := setNXPX(c, now, l, ttl)
 	if _, refused := err.(redis.Error); refused {
@@ -252,8 +248,8 @@ func checkThenSet(c *protocol.Conn, _ time.Time, l *protocol.Lease, ttl time.Dur
 	return err
 }
 
-// getsetOnly takes the key with GETSET and looks at what was there: nothing, ours.
-// Each look takes the holder's TTL away (redis-semaphore's exists key).
+// getsetOnly takes the key with GETSET and looks at the old value: nothing, ours. Each look takes the
+// holder's TTL away (redis-semaphore's exists key).
 func getsetOnly(c *protocol.Conn, _ time.Time, l *protocol.Lease, ttl time.Duration) error {
 	old, err := get(c, "GETSET", l.Key, l.Value)
 	if err != nil {
@@ -266,8 +262,8 @@ func getsetOnly(c *protocol.Conn, _ time.Time, l *protocol.Lease, ttl time.Durat
 	return err
 }
 
-// staleWatch extends under a WATCH that no EXEC and no UNWATCH ends, and gives its
-// connection back so. Its release gets the same connection from the pool.
+// staleWatch extends under a WATCH without EXEC or UNWATCH, and gives its connection back so. Its
+// release gets the same connection from the pool.
 func staleWatch(c *protocol.Conn, l protocol.Lease, ttl time.Duration) error {
 	held, exists, err := c.Watch(l.Key)
 	if err != nil {
@@ -279,9 +275,9 @@ func staleWatch(c *protocol.Conn, l protocol.Lease, ttl time.Duration) error {
 	return blindRenew(c, l, ttl)
 }
 
-// unverifiedWatch keeps its connection and watches the key while it holds it, so
-// that it need not compare when it gives it back. It begins when it has been told that the
-// key is its own, and never reads what it watches.
+// unverifiedWatch keeps its connection and watches the key while it holds it, and releases without a
+// comparison. It begins when it has been told that the key is its own, and never reads what it
+// watches.
 func unverifiedWatch(c *protocol.Conn, now time.Time, l *protocol.Lease, ttl time.Duration) error {
 	err := setnxExpire(c, now, l, ttl)
 	if err == nil {

@@ -65,7 +65,8 @@ func Replay(t TB, c race.Config, line string) {
 	}
 }
 
-// shown is a trace as a timeline. A lock that the command does not know is replayed by a line of Go.
+// shown writes a trace as a timeline. A lock that the command does not know is replayed by a line of
+// Go.
 func shown(c race.Config, t race.Trace) string {
 	text := view.Timeline(t, view.TimelineOptions{})
 	config := ""
@@ -82,7 +83,7 @@ func shown(c race.Config, t race.Trace) string {
 	return strings.Replace(text, t.ReplayLine(), line, 1)
 }
 
-// nameOf is what a function is called in its package; of one without a name "…".
+// nameOf returns a function's name in its package; of one without a name "…".
 func nameOf(f func(token func() string) protocol.Algorithm) string {
 	full := runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name()
 	name := full[strings.LastIndex(full, "/")+1:]

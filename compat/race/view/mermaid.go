@@ -8,11 +8,10 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race"
 )
 
-// Mermaid is the trace as a Mermaid sequence diagram, for documents that render
-// one. A client's bar is active while its lease lasts, whether it runs or is
-// paused; past its end there is none, whatever the client thinks. There is no
-// column for beliefs and no axis of time: the timeline belongs into the same
-// document. Steps have the timeline's numbers.
+// Mermaid writes the trace as a Mermaid sequence diagram, for documents with a renderer. A client's
+// bar is active while its lease lasts, whether it runs or is paused; past its end there is none,
+// whatever the client thinks. There is no column for beliefs and no axis of time: the timeline belongs
+// into the same document. Steps have the timeline's numbers.
 func Mermaid(t race.Trace) string {
 	m := &mermaid{t: t, id: map[string]string{}, active: map[string]bool{}}
 	m.line("sequenceDiagram")
@@ -130,13 +129,13 @@ func (m *mermaid) reply(who string, e race.Event, why string) {
 	}
 }
 
-// writes reports whether e changed what the lock protects.
+// writes reports whether e changed the lock's storage.
 func (m *mermaid) writes(e race.Event, before race.Server) bool {
 	is := e.Server.Storage
 	return is != nil && (before.Storage == nil || *before.Storage != *is)
 }
 
-// bars starts and ends the bars of the clients whose belief changed.
+// bars starts and ends the bars of clients with a new belief.
 func (m *mermaid) bars(e race.Event) {
 	for _, c := range m.t.Clients {
 		b := e.Belief[c.Name]
@@ -158,10 +157,9 @@ func (m *mermaid) over(s string) {
 	m.line("    Note over %s,%s: %s", m.id[m.t.Clients[0].Name], m.redis, escape(s))
 }
 
-// escape makes s a text of Mermaid's: what would end a statement, begin a
-// comment, a directive or a formula, or be HTML, is written by its number. It
-// is broken into lines, because Mermaid sets clients as far apart as the
-// longest line between them is long.
+// escape makes s a text of Mermaid's: it writes the end of a statement, the begin of a comment, a
+// directive or a formula, and HTML, by number. It is broken into lines, because Mermaid sets clients
+// as far apart as the longest line between them is long.
 func escape(s string) string {
 	lines := wrap(Clean(strings.TrimSpace(s)), mermaidWidth)
 	for i := range lines {

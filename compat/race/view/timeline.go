@@ -18,8 +18,8 @@ type TimelineOptions struct {
 	Width int  // of the terminal, in columns; 0: 80
 }
 
-// Timeline is the trace as text: a row for each step, a column for each client,
-// the key last. The left edge of a client's column is what it believes:
+// Timeline writes the trace as text: a row for each step, a column for each client, the key last. The
+// left edge of a client's column is what it believes:
 //
 //	#  time  C1                  C2                  lock.report
 //	6    0s  DEL → 1                                 -
@@ -73,7 +73,7 @@ func (p *timeline) heading() {
 	p.b.WriteByte('\n')
 }
 
-// Setting is what a run ran on, in a line.
+// Setting writes a run's lock, server and key in a line.
 func Setting(t race.Trace) string {
 	s := []string{t.Algorithm, ServerName(t.Server), "key " + t.Key}
 	if t.TTL > 0 {
@@ -82,7 +82,7 @@ func Setting(t race.Trace) string {
 	return strings.Join(s, " · ")
 }
 
-// ServerName is a server's name, where a bare number is a version of Redis.
+// ServerName names a server; a bare number means a version of Redis.
 func ServerName(s string) string {
 	if s != "" && unicode.IsDigit(rune(s[0])) {
 		return "Redis " + s
@@ -90,7 +90,7 @@ func ServerName(s string) string {
 	return s
 }
 
-// Peculiar is what is special about a client; "" if nothing is.
+// Peculiar describes a client's own clock, lock and note; "" if it has none.
 func Peculiar(c race.Client) string {
 	var s []string
 	if c.Runs != "" {
@@ -154,8 +154,8 @@ func (p *timeline) table() {
 	}
 }
 
-// rows makes the table's: the start if there is something to see, the steps,
-// and what is pending if there are more.
+// rows makes the table's rows: the start if there is something to see, the steps, and the pending
+// commands if there are more.
 func (p *timeline) rows() []tableRow {
 	var rows []tableRow
 	marks := func(belief map[string]race.Belief) (m []string) {
@@ -273,7 +273,7 @@ func (p *timeline) sources() {
 	}
 }
 
-// legend explains the marks that occur.
+// legend explains the marks in use.
 func (p *timeline) legend() string {
 	var s []string
 	for _, m := range []struct{ state, text string }{
@@ -327,7 +327,7 @@ func (p *timeline) paint(s, color string) string {
 
 // The words of a step, which are the same in every form.
 
-// beliefMark is the left edge of a column: a client's belief in one letter.
+// beliefMark marks the left edge of a column: a client's belief in one letter.
 func beliefMark(state string) string {
 	switch state {
 	case race.Holds:
@@ -348,7 +348,7 @@ func beliefMark(state string) string {
 
 var markColor = map[string]string{"#": "32", ".": "33", ":": "33", "!": "35", "?": "33", "x": "31"}
 
-// Said is what a step sent and got, or what happened in it.
+// Said writes a step's command and reply, or its event.
 func Said(e race.Event) string {
 	s := e.Cmd
 	switch {
@@ -372,7 +372,7 @@ func Said(e race.Event) string {
 	return s
 }
 
-// Believes is a belief in words. since is when its state began.
+// Believes writes a belief in words. since is when its state began.
 func Believes(b race.Belief, since int64) string {
 	s := b.State
 	switch b.State {
@@ -395,7 +395,7 @@ func Believes(b race.Belief, since int64) string {
 	return s
 }
 
-// lease is how the end of one that its client does not look at is said.
+// lease writes the end of a lease if its client does not look at it.
 func lease(b race.Belief) string {
 	if over(b) {
 		return ", its lease ended at "
@@ -413,7 +413,7 @@ func until(s, word string, b race.Belief) string {
 	return s + word + race.Seconds(b.Until)
 }
 
-// KeyCell is the key as a reader of the server sees it.
+// KeyCell writes the key for a reader of the server.
 func KeyCell(s race.Server) string {
 	text := s.Value
 	if text == "" {
@@ -428,7 +428,7 @@ func KeyCell(s race.Server) string {
 	return text
 }
 
-// changes are the differences between two states of the server beside the key.
+// changes lists the differences between two states of the server beside the key.
 func changes(was, is race.Server) []string {
 	var s []string
 	if was.Fence != is.Fence {
@@ -481,8 +481,7 @@ func Thousands(n int) string {
 
 // Layout, by what a terminal shows and not by bytes.
 
-// fit makes the widest columns narrower until all of them fit, but none so
-// narrow that a command no longer can be read.
+// fit narrows the widest columns until all of them fit, but none below a readable command.
 func fit(widths []int, room int) {
 	const narrow = 8
 	for {
@@ -569,8 +568,7 @@ func width(s string) int {
 	return w
 }
 
-// runeWidth is 2 for what East Asian typography makes wide, 0 for what
-// combines with the rune before.
+// runeWidth returns 2 for wide runes of East Asian typography, 0 for combining ones.
 func runeWidth(r rune) int {
 	switch {
 	case r < 0x300:

@@ -116,7 +116,7 @@ func (a *app) exploreCommand() *cobra.Command {
 	return cmd
 }
 
-// config is what the flags ask for.
+// config reads the flags.
 func (x *exploration) config(cmd *cobra.Command) (race.Config, error) {
 	c, err := x.over(race.Config{Server: "2.4"}, cmd.Flags())
 	if err != nil {
@@ -173,7 +173,7 @@ func (a *app) explore(c race.Config, x exploration) error {
 	return exit.With(statusBounded)
 }
 
-// found tells what an exploration has found.
+// found reports an exploration's result.
 func (a *app) found(c race.Config, r race.Result, x exploration) error {
 	if x.html != "" && r.Trace == nil {
 		a.say("nothing broke: %s was not written", x.html)
@@ -212,8 +212,8 @@ func (a *app) found(c race.Config, r race.Result, x exploration) error {
 	})
 }
 
-// searched is the n-th such line. How many states there are nobody knows at first: the bar says that it
-// goes on, the numbers how, and an estimate comes with the middle of the search.
+// searched writes the n-th such line. How many states there are nobody knows at first: the bar says
+// that it goes on, the numbers how, and an estimate comes with the middle of the search.
 func searched(n int, at *race.Stats, took time.Duration) string {
 	rate := int(float64(at.States) / max(took.Seconds(), 0.001))
 	line := fmt.Sprintf("%s  %s states  %s/s  %d MB  depth %d  %.1f s", shuttle(n), view.Thousands(at.States), view.Thousands(rate),
@@ -232,7 +232,7 @@ func searching(s screen.Screen, last *atomic.Pointer[race.Stats]) (wipe func()) 
 	})
 }
 
-// shuttle is a bar without an end: its mark goes to and fro.
+// shuttle draws a bar without an end: its mark goes to and fro.
 func shuttle(n int) string {
 	const width, mark = 20, 4
 	at := n % (2 * (width - mark))

@@ -70,7 +70,7 @@ func (a *app) listCommand() *cobra.Command {
 	return cmd
 }
 
-// printList is the table for people.
+// printList writes the table for people.
 func printList(w io.Writer, all []catalogue.Scenario, long bool, width int) error {
 	names := len("NAME")
 	for _, s := range all {
@@ -103,7 +103,7 @@ func printList(w io.Writer, all []catalogue.Scenario, long bool, width int) erro
 	return err
 }
 
-// span says a list of servers in a few words: versions as ranges.
+// span shortens a list of servers: versions as ranges.
 func span(on []string) string {
 	versions := oldredis.Versions()
 	var parts []string

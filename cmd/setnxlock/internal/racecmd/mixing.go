@@ -83,7 +83,7 @@ func party(name string) (mixing.Party, error) {
 		suggest(name, partyNames(), "see setnxlock race mixing --list"))
 }
 
-// fleet reports whether an algorithm's name is that of a party to a mixture.
+// fleet reports whether an algorithm's name is a party's to a mixture.
 func fleet(name string) bool {
 	return strings.HasPrefix(name, "ours/") || strings.HasPrefix(name, "theirs/")
 }
@@ -136,7 +136,7 @@ func (a *app) mixPair(first, second, file string, asJSON bool) error {
 	return err
 }
 
-// tellPair prints a verdict with the steps of what breaks it.
+// tellPair prints a verdict with the steps of its violation.
 func (a *app) tellPair(w io.Writer, v mixing.Verdict) error {
 	s, width := screen.New(a.out), a.width()
 	fmt.Fprint(w, screen.Paragraph("", v.A.Name+": "+v.A.Says, width), screen.Paragraph("", v.B.Name+": "+v.B.Says, width), "\n")
@@ -181,7 +181,7 @@ func pairJSON(v mixing.Verdict) jsonPair {
 	return j
 }
 
-// mixAll computes every pair, with a bar that tells how far it is.
+// mixAll computes every pair, with a bar for the progress.
 func (a *app) mixAll(file string) error {
 	parties := mixing.Mixed()
 	var seen atomic.Int32

@@ -78,7 +78,7 @@ func (a *app) monitorCommand() *cobra.Command {
 	return cmd
 }
 
-// monitored shows what a log says.
+// monitored shows a log's findings.
 func (a *app) monitored(p *picture, text string, o monitor.Options) error {
 	log, err := monitor.Read(text, o)
 	if err != nil {
@@ -96,7 +96,7 @@ func (a *app) monitored(p *picture, text string, o monitor.Options) error {
 	return nil
 }
 
-// logged is what stands below the picture of a log.
+// logged writes the text below the picture of a log.
 func (a *app) logged(log monitor.Log) string {
 	var b strings.Builder
 	b.WriteString("\n")

@@ -158,7 +158,7 @@ func (g *game) introduce() {
 	}
 }
 
-// answer does what a line says: words of a schedule, or keys.
+// answer carries out a line: words of a schedule, or keys.
 func (g *game) answer(line string) {
 	if line == "" || strings.HasPrefix(line, "#") {
 		return
@@ -201,7 +201,7 @@ func (g *game) keys(fields []string) bool {
 	return true
 }
 
-// commands are the keys that are no step.
+// commands maps the keys without a step.
 func (g *game) commands() map[string]func() {
 	leave := func() { g.over = true }
 	help := func() { g.say("%s", playKeys) }
@@ -229,8 +229,7 @@ var serverKeys = map[string]string{
 	"down": "it answers no more", "reap": "it removes what has expired",
 }
 
-// choice is the step that a key stands for, and how many of the fields after it
-// belong to it.
+// choice returns a key's step, and the number of its further fields.
 func (g *game) choice(key string, rest []string) (c race.Choice, used int, err error) {
 	word := key
 	switch {
@@ -265,7 +264,7 @@ func (g *game) choice(key string, rest []string) (c race.Choice, used int, err e
 	return words[0], used, nil
 }
 
-// choose makes a step, and tells what came of it.
+// choose makes a step, and tells its result.
 func (g *game) choose(c race.Choice) bool {
 	was := len(g.trace.Events)
 	t, err := race.Replay(g.c, append(slices.Clone(g.choices), c))
@@ -293,7 +292,7 @@ func (g *game) choose(c race.Choice) bool {
 	return true
 }
 
-// reason is why a choice can't be made, in the fewest words.
+// reason explains an impossible choice, in the fewest words.
 func reason(err error) string {
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
 		err = inner
@@ -317,7 +316,7 @@ func (g *game) reset() error {
 	return err
 }
 
-// must goes to choices that could be made before.
+// must goes to earlier choices.
 func (g *game) must(choices []race.Choice) {
 	t, err := race.Replay(g.c, choices)
 	if err != nil {

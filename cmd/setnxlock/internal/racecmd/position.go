@@ -13,7 +13,7 @@ import (
 
 // What a game tells: its steps, where it stands, and what can be done next.
 
-// tell says what a step did.
+// tell describes a step.
 func (g *game) tell(e race.Event) {
 	who := e.Who + ": "
 	if e.Who == "time" {
@@ -25,7 +25,7 @@ func (g *game) tell(e race.Event) {
 	}
 }
 
-// broken tells what a violation means, the first time.
+// broken explains a violation, the first time.
 func (g *game) broken(e race.Event) {
 	text := screen.Paragraph("     ^^^ ", "VIOLATION "+e.Violation.Invariant+": "+e.Violation.Text, g.width)
 	g.say("%s", g.Paint("1;31", strings.TrimSuffix(text, "\n")))
@@ -70,7 +70,7 @@ func (g *game) congratulate(e race.Event) {
 	}
 }
 
-// show prints where the game stands, and what can be done.
+// show prints the game's state, and the possible keys.
 func (g *game) show() {
 	at, server, belief := int64(0), g.trace.Start, map[string]race.Belief{}
 	if n := len(g.trace.Events); n > 0 {
@@ -103,7 +103,7 @@ func (g *game) show() {
 	fmt.Fprint(g.W, screen.Paragraph("     also: ", strings.Join(g.faults(), " "), g.width))
 }
 
-// key is what the server has under the lock's name.
+// key describes the server's value under the lock's name.
 func (g *game) key(s race.Server) string {
 	if s.Value == "" {
 		return g.trace.Key + " is free"
@@ -137,7 +137,7 @@ func believing(b race.Belief) string {
 	return b.State
 }
 
-// tried is the step that a choice would make, if it can be made now.
+// tried returns a choice's step, if it can be made now.
 func (g *game) tried(c race.Choice) (race.Event, bool) {
 	return g.position().Try(c)
 }
@@ -146,7 +146,7 @@ func (g *game) position() workbench.Position {
 	return workbench.Position{Config: g.c, Choices: g.choices, Trace: g.trace}
 }
 
-// faults are the other keys that do something now. What a key does stands beside it the first time.
+// faults lists the other keys of use now. What a key does stands beside it the first time.
 func (g *game) faults() []string {
 	var all []string
 	add := func(does string, keys ...string) {

@@ -75,7 +75,7 @@ func (a *app) say(format string, args ...any) {
 	fmt.Fprintf(a.errs, "setnxlock: "+format+"\n", args...)
 }
 
-// interruptible runs f, which an interrupt ends.
+// interruptible runs f until an interrupt.
 func (a *app) interruptible(f func(context.Context) error) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -90,7 +90,7 @@ func (a *app) interruptible(f func(context.Context) error) error {
 	return exit.Because(exit.Software, err, "")
 }
 
-// scenario finds a race by its name, or says which ones are like it.
+// scenario finds a race by its name, or suggests similar ones.
 func scenario(name string) (catalogue.Scenario, error) {
 	if s, ok := catalogue.Find(name); ok {
 		return s, nil
@@ -111,7 +111,7 @@ func servers() []string {
 	return slices.Concat(oldredis.Versions(), oldredis.Profiles(), oldredis.Today())
 }
 
-// chooseServer says what is wrong with a server: none is like the one that is spelt almost so.
+// chooseServer checks a server's name; it suggests none, as neighbours differ.
 func chooseServer(value string) error {
 	if slices.Contains(servers(), value) {
 		return nil
@@ -119,7 +119,7 @@ func chooseServer(value string) error {
 	return exit.Because(exit.Wrong, fmt.Errorf("there is no server %q", value), "there are "+strings.Join(servers(), ", "))
 }
 
-// choose says what is wrong with a value that must be one of a few.
+// choose checks a value against a few.
 func choose(what, value string, of []string) error {
 	if slices.Contains(of, value) {
 		return nil
@@ -128,7 +128,7 @@ func choose(what, value string, of []string) error {
 		suggest(value, of, "it is one of "+strings.Join(of, ", ")))
 }
 
-// suggest is the names that value may have been meant to be, nearest first.
+// suggest lists likely names for a mistyped value, nearest first.
 func suggest(value string, names []string, otherwise string) string {
 	type near struct {
 		name string
@@ -156,7 +156,7 @@ func suggest(value string, names []string, otherwise string) string {
 	return "perhaps " + strings.Join(best, ", ")
 }
 
-// distance is how many letters must be changed, added or left out to make b of a.
+// distance counts the letters to change, add or leave out to make b of a.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -177,8 +177,8 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// inRace is an error of the packages below as this command says it: without
-// their names, and as wrong usage, since all that they refuse was typed.
+// inRace rewords an error of the packages below: without their names, and as wrong usage, since they
+// refuse typed input only.
 func inRace(err error) error {
 	if err == nil || errors.As(err, new(*exit.Failure)) {
 		return err
@@ -206,8 +206,7 @@ func (p *picture) flags(cmd *cobra.Command) {
 	exit.Complete(cmd, "step", nil)
 }
 
-// draw shows a trace in the form that was asked for. Below a text stands the
-// end, where the whole run is shown.
+// draw shows a trace in the requested form. Below a text stands the end, where the whole run is shown.
 func (a *app) draw(p *picture, t race.Trace, end string) error {
 	if p.asJSON {
 		p.format = "json"
@@ -245,8 +244,8 @@ func (a *app) draw(p *picture, t race.Trace, end string) error {
 	})
 }
 
-// write has f write to a file, or to stdout if it has no name. A file that
-// fails half-way is not begun.
+// write has f write to a file, or to stdout if it has no name. A file that fails half-way is not
+// begun.
 func (a *app) write(file string, f func(io.Writer) error) error {
 	var b bytes.Buffer
 	if err := f(&b); err != nil {
@@ -270,10 +269,10 @@ func (a *app) timelineOptions(file string) view.TimelineOptions {
 	return view.TimelineOptions{Color: screen.New(a.out).Color, Width: a.width()}
 }
 
-// width is the terminal's, or 80.
+// width returns the terminal's, or 80.
 func (a *app) width() int { return screen.Width(a.out) }
 
-// verdict is the exit status of a run that was shown.
+// verdict returns the exit status of a shown run.
 func verdict(t race.Trace) error {
 	if t.Verdict.Violated != "" {
 		return exit.With(statusBroken)
@@ -292,7 +291,7 @@ func scenarioArgs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.
 	return list, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
-// algorithmNames completes an algorithm, with what it is.
+// algorithmNames completes an algorithm, with its description.
 func algorithmNames() []string {
 	var list []string
 	for _, name := range race.Algorithms(workbench.Locks()) {

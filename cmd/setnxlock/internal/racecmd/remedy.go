@@ -6,8 +6,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race"
 )
 
-// remedy is what helps against the violation of a trace, in sentences; "" where that can't be found
-// out by exploring.
+// remedy describes the help against the violation of a trace, in sentences; "" if exploring can't find
+// it.
 func remedy(t race.Trace) string {
 	locks, err := locksOf(t.Schedule)
 	if err != nil {

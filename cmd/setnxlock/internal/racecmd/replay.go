@@ -105,7 +105,7 @@ func (a *app) replayCommand() *cobra.Command {
 	return cmd
 }
 
-// rerun runs a schedule, whose lock may be written out in it.
+// rerun runs a schedule, with its forms.
 func rerun(schedule string) (race.Trace, error) {
 	locks, err := locksOf(schedule)
 	if err != nil {
@@ -114,7 +114,7 @@ func rerun(schedule string) (race.Trace, error) {
 	return race.ReplaySchedule(schedule, locks)
 }
 
-// locksOf are knownLocks, and those that are written out in a schedule.
+// locksOf returns knownLocks, and the schedule's forms.
 func locksOf(schedule string) (race.Locks, error) {
 	c, _, err := race.ParseSchedule(schedule)
 	if err != nil {
@@ -123,7 +123,7 @@ func locksOf(schedule string) (race.Locks, error) {
 	return catalogue.With(workbench.Locks(), c.Algorithm)
 }
 
-// pasted is the schedule in the address of a state of the workbench; what is no such address stays as it is.
+// pasted reads the schedule in the address of a state of the workbench, and leaves other text alone.
 func pasted(text string) string {
 	_, fragment, _ := strings.Cut(text, "#")
 	if s, err := url.PathUnescape(fragment); err == nil && strings.Contains(s, " :") {
@@ -132,7 +132,7 @@ func pasted(text string) string {
 	return text
 }
 
-// again runs what text is, or what the file of that name holds.
+// again runs a text, or the file of this name.
 func (a *app) again(text string) (race.Trace, error) {
 	name := ""
 	if b, err := a.read(text); err == nil {
@@ -170,8 +170,7 @@ func (a *app) read(file string) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// mark tells whether words are an answer to a race's exercise, and without
-// words what it asks.
+// mark judges words as an answer to a race's exercise, and without words prints the exercise.
 func (a *app) mark(p *picture, name, words string) error {
 	s, err := scenario(name)
 	if err != nil {

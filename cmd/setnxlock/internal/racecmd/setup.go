@@ -42,7 +42,7 @@ func (s *setup) flags(cmd *cobra.Command) {
 	}
 }
 
-// shipped are the algorithms that do not exist only to be broken.
+// shipped lists the algorithms for use.
 func shipped() []string {
 	return slices.DeleteFunc(race.Algorithms(workbench.Locks()), func(name string) bool { return !isShipped(name) })
 }
@@ -52,7 +52,7 @@ func isShipped(name string) bool {
 	return strings.Contains(lock, ":")
 }
 
-// algorithmsHelp is the part of a help text that tells what --algorithm takes.
+// algorithmsHelp writes the part of a help text on --algorithm.
 func algorithmsHelp() string {
 	var b strings.Builder
 	var others []string
@@ -68,7 +68,7 @@ func algorithmsHelp() string {
 		"\nand the fleets of race mixing --list.\n"
 }
 
-// completeList is complete for values that are looked up when they are asked for.
+// completeList completes values from a late look-up.
 func completeList(cmd *cobra.Command, flag string, values func() []string) {
 	cmd.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) { //nolint:errcheck // the flag exists
 		return values(), cobra.ShellCompDirectiveNoFileComp
@@ -79,7 +79,7 @@ func holderWords() []string {
 	return []string{"extend", "extend-shorter", "extend-longer", "handoff", "stale-handle", "detach", "batch", "signal", "one-conn", "poll", "wait", "downgrade", "write", "fence"}
 }
 
-// over returns base with what the flags say otherwise.
+// over returns base, changed by the flags.
 func (s *setup) over(base race.Config, flags *pflag.FlagSet) (race.Config, error) {
 	base.Locks = workbench.Locks()
 	change := map[string]func(){

@@ -64,7 +64,7 @@ func (a *app) showCommand() *cobra.Command {
 	return cmd
 }
 
-// oneRace is the arguments of a command that is about one race.
+// oneRace checks the arguments of a command for one race.
 func oneRace(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("%s needs the NAME of one race, not %d", cmd.Name(), len(args))
@@ -72,7 +72,7 @@ func oneRace(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// showing is the trace of a race that was asked for.
+// showing returns the requested trace of a race.
 func showing(s catalogue.Scenario, survives bool, server string) (t race.Trace, err error) {
 	switch {
 	case survives && server != "":

@@ -94,7 +94,7 @@ func (a *app) site(dir string, s site) error {
 	return nil
 }
 
-// workbench writes the page that runs the explorer, with the course as its levels.
+// workbench writes the page with the explorer, and the course as its levels.
 func (a *app) workbench(dir string, races []pages.Page) error {
 	var levels []*workbench.Level
 	for _, p := range races {
@@ -119,7 +119,7 @@ func (a *app) workbench(dir string, races []pages.Page) error {
 	return nil
 }
 
-// page is a race as the site has it.
+// page makes a race's page of the site.
 func page(s catalogue.Scenario) (pages.Page, error) {
 	t, err := s.Trace()
 	p := pages.Page{Trace: t, Lecture: s.Lecture(), Order: s.Star, Where: s.Where()}

@@ -77,15 +77,15 @@ func (a *Agent) request(r Request) Answer {
 	return got
 }
 
-// isRefusal reports whether a reply is that of a server which did not take the command (Refuse).
+// isRefusal reports whether a server refused a command with this reply (Refuse).
 func isRefusal(reply any) bool {
 	e, ok := reply.(redis.Error)
 	return ok && (strings.HasPrefix(string(e), "EXECABORT") || strings.Contains(string(e), "maxmemory"))
 }
 
-// now is the client's clock. It is read once between two requests: time that
-// passes between two readings with nothing sent in between is measured and
-// not acted upon. One reading more notes when an answer came.
+// now reads the client's clock. It is read once between two requests: time that passes between two
+// readings with nothing sent in between is measured and not acted upon. One reading more notes when an
+// answer came.
 func (a *Agent) now() time.Time {
 	if a.answered {
 		a.answered = false
@@ -181,7 +181,7 @@ func (a *Agent) runShipped(algo protocol.Algorithm) {
 	}
 }
 
-// extend is one extension of a lock; nil: it was lost.
+// extend makes one extension of a lock; nil: it was lost.
 func (a *Agent) extend(lock *compat.Lock, by func() error) *compat.Lock {
 	a.begin(Extending)
 	err := by()
@@ -196,8 +196,8 @@ func (a *Agent) extend(lock *compat.Lock, by func() error) *compat.Lock {
 	return lock
 }
 
-// detach gives the lock away with its handle, and takes it up by that: the client after it may
-// be another process, with nothing but the handle. nil: it has no lock any more.
+// detach gives the lock away with its handle, and takes it up by the handle: the client after it may
+// be another process. nil: it has no lock any more.
 func (a *Agent) detach(ctx context.Context, k *compat.Locker, lock *compat.Lock) *compat.Lock {
 	a.adopts = true
 	a.letGo()
@@ -257,15 +257,15 @@ func (a *Agent) downgrade(ctx context.Context, lock *compat.Lock) *compat.Lock {
 	return next
 }
 
-// stale is a release by somebody who has a handle from before the hand-off.
+// stale releases by a handle from before the hand-off.
 func (a *Agent) stale(by func() error) {
 	a.begin(Extending)
 	a.end(OpStale, by())
 	a.Phase, a.fresh = Holding, false
 }
 
-// batch takes a second lock, and has the Locker renew both in one write, as soon as that
-// may be due or later.
+// batch takes a second lock, and has the Locker renew both in one write, as soon as this may be due or
+// later.
 func (a *Agent) batch(ctx context.Context, k *compat.Locker) {
 	timer := a.timer
 	second, err := k.TryLock(ctx, a.Setup.Key+".2", a.Setup.TTL)
@@ -308,9 +308,9 @@ func (o observer) Observe(e compat.Event) {
 	}
 }
 
-// handoff is one client after another in one process: the old holder relies on the
-// lock no more before the new one begins to. Without a command, if the lease is fresh
-// and no fence is drawn: then nothing was asked, and nothing has ended.
+// handoff passes the lock in one process: the old holder relies on the lock no more before the new one
+// begins to. Without a command, if the lease is fresh and no fence is drawn: then nothing was asked,
+// and nothing has ended.
 func (a *Agent) handoff(ctx context.Context, lock *compat.Lock) *compat.Lock {
 	sent := a.sent
 	a.letGo()
@@ -342,8 +342,8 @@ type believer interface {
 	Believes(l, next compat.Lease) compat.Lease
 }
 
-// unpin is what the Locker does in the background: it returns the connection that a
-// lost lease pinned. To the server it is one that begins anew.
+// unpin does the Locker's background work: it returns a lost lease's pinned connection. To the server
+// it is one that begins anew.
 func (a *Agent) unpin() {
 	if w := a.current; w != nil && !w.gone {
 		w.Close()
@@ -357,8 +357,8 @@ func (a *Agent) free(k *compat.Locker) bool {
 	return err != nil || st.Status == compat.StatusFree || st.Status == compat.StatusDead
 }
 
-// runBare runs one attempt by the algorithm alone, with the least that a
-// program must add to it: an unknown outcome is released.
+// runBare runs one attempt by the algorithm alone, with a program's least addition: it releases an
+// unknown outcome.
 func (a *Agent) runBare(algo recorder) {
 	w := a.wire()
 	lease, err := algo.Acquire(protocol.NewConn(w), a.now(), a.Setup.Key, a.Setup.TTL)
@@ -431,8 +431,7 @@ func (a *Agent) releaseBare(algo recorder, w *wire, l compat.Lease) error {
 	return err
 }
 
-// believes is the lease that a client believes in while it is not known whether l became
-// next: the one that ends first.
+// believes picks the lease to believe in while l may have become next: the one with the earlier end.
 func (a *Agent) believes(algo recorder, l, next compat.Lease) compat.Lease {
 	if b, ok := algo.Algorithm.(believer); ok {
 		return b.Believes(l, next)
@@ -451,7 +450,7 @@ func (a *Agent) redial(w *wire) *wire {
 	return a.wire()
 }
 
-// forgiven drops the ErrLost of a release of what perhaps never was.
+// forgiven drops the ErrLost of a release after an unknown acquisition.
 func forgiven(err error) error {
 	if errors.Is(err, compat.ErrLost) {
 		return nil
@@ -499,8 +498,8 @@ func (a *Agent) hold(l compat.Lease) {
 	a.Memory.Past.Number(uint64(a.times)) // which of what it does with the lock comes next
 }
 
-// holdLock is hold of what the Locker says that it holds. Its token is asked for only where
-// several stand on the key: a lock whose token is known to somebody is not the same any more.
+// holdLock holds a Lock of the Locker's. Its token is asked for only where several stand on the key: a
+// lock whose token is known to somebody is not the same any more.
 func (a *Agent) holdLock(lock *compat.Lock) {
 	a.lock = lock
 	l := a.leased
@@ -512,8 +511,8 @@ func (a *Agent) holdLock(lock *compat.Lock) {
 	a.believe()
 }
 
-// believe brings in line what the client believes with what its Lock says: an extension that is
-// under way can make the lease shorter, and a lock that is lost ends its context.
+// believe updates the client's belief from its Lock: an extension under way can make the lease
+// shorter, and a lost lock ends its context.
 func (a *Agent) believe() {
 	if a.lock == nil || !a.Holds {
 		return
@@ -522,15 +521,14 @@ func (a *Agent) believe() {
 	a.Holds = a.lock.Context().Err() == nil
 }
 
-// letGo is where the client stops relying on the lock: before its release is
-// on the way.
+// letGo ends the client's reliance on the lock, before its release is on the way.
 func (a *Agent) letGo() {
 	a.now()
 	a.begin(Releasing)
 	a.Holds = false
 }
 
-// work writes to what the lock protects, unless it is a reader's. The decision to write is as old as the
+// work writes to the lock's storage, unless it is a reader's. The decision to write is as old as the
 // lease: a client that stops between the two writes late.
 func (a *Agent) work() {
 	if a.Setup.Write && !a.Setup.Entry(a.ID).Among {
@@ -538,7 +536,7 @@ func (a *Agent) work() {
 	}
 }
 
-// token is what makes the client's values its own.
+// token makes the client's own values.
 func (a *Agent) token() string {
 	a.Issued++
 	return plan.Token(a.ID, a.Attempt, a.Issued)
@@ -553,11 +551,11 @@ type ticker struct {
 	a *Agent
 }
 
-// Unattended says that nothing runs behind the client's back.
+// Unattended tells the Locker: nothing runs behind the client's back.
 func (ticker) Unattended() {}
 
-// Now is the client's clock. The first reading of a timer that was fired early is the moment
-// for which it was set.
+// Now reads the client's clock. The first reading of a timer that was fired early is the moment for
+// which it was set.
 func (t ticker) Now() time.Time {
 	now := t.a.now()
 	if due := t.a.due; due > 0 {
@@ -575,7 +573,7 @@ func (t ticker) Until(m time.Time) time.Duration { return m.Sub(plan.Instant(t.a
 
 func (t ticker) Timer(d time.Duration) *clock.Timer { return clock.NewMock().Timer(max(d, 1)) }
 
-// AfterFunc keeps the last function: a Locker that has just taken a lock has set its own timer.
+// AfterFunc keeps the last function: a Locker with a new lock has set its own timer.
 func (t ticker) AfterFunc(d time.Duration, f func()) *clock.Timer {
 	t.a.timer = f
 	return clock.NewMock().AfterFunc(d, f)

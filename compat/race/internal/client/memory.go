@@ -35,7 +35,7 @@ func (f *Fact) Text(s string, client int) {
 	f.Shape = memo.Text(f.Shape, Anonymous(s, client))
 }
 
-// Anonymous is a text with its tokens marked as the client's own or others'.
+// Anonymous marks the tokens in a text as the client's own or others'.
 func Anonymous(s string, client int) string {
 	return plan.EachToken(s, func(c int) byte {
 		if c == client {
@@ -45,7 +45,7 @@ func Anonymous(s string, client int) string {
 	})
 }
 
-// kindOf is all of an error that the code acts upon: which of these it is.
+// kindOf returns an error's class for the code: one of these.
 func kindOf(err error) (kinds uint64) {
 	if err == nil {
 		return 0

@@ -26,7 +26,7 @@ type overServers struct {
 	token func() string
 }
 
-// Algorithm is what a runs in the place of a client, its values told apart from all others'.
+// Algorithm makes a client's algorithm for a, its values told apart from all others'.
 func (a *Agent) Algorithm(client int) protocol.Algorithm {
 	if algo := a.Setup.AlgorithmOf(client, a.token); algo != nil {
 		return algo
@@ -54,8 +54,8 @@ func (s *steady) Inspect(ctx context.Context, _ func() time.Time, key string) (c
 	return s.Backend.Inspect(ctx, stopped(s.now), key)
 }
 
-// quorum is over connections of the client's own, which break one by one; or,
-// where no engine runs, over the one that was handed in.
+// quorum makes a Quorum over connections of the client's own, each breaking alone; or, without an
+// engine, over the lent one.
 func (o overServers) quorum(c redis.Conn, now time.Time) *redlock.Quorum {
 	if o.a.Ask != nil {
 		c = nil
@@ -75,9 +75,9 @@ func (o overServers) quorum(c redis.Conn, now time.Time) *redlock.Quorum {
 	return redlock.New(servers, redlock.Options{Sequential: true, First: o.a.ID % o.a.Setup.Servers()})
 }
 
-// clock is the client's own: time may pass while the servers answer. What is read
-// off it after the last answer tells whether the lease lasts still, as the Locker's
-// reading does after the answer of one server.
+// clock returns the client's own: time may pass while the servers answer. What is read off it after
+// the last answer tells whether the lease lasts still, as the Locker's reading does after the answer
+// of one server.
 func (o overServers) clock(now time.Time) func() time.Time {
 	a := o.a
 	if a.Ask == nil {
@@ -91,7 +91,7 @@ func (o overServers) clock(now time.Time) func() time.Time {
 	}
 }
 
-// stopped is a clock that stands still.
+// stopped returns a clock without progress.
 func stopped(now time.Time) func() time.Time { return func() time.Time { return now } }
 
 func (o overServers) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
@@ -109,8 +109,7 @@ func (o overServers) Extend(now time.Time, l compat.Lease, ttl time.Duration, _ 
 	}), nil
 }
 
-// Release looks at the time only to tell what a lost reply meant: it is what the client read
-// last.
+// Release looks at the time only to interpret a lost reply: it uses the client's last reading.
 func (o overServers) Release(l compat.Lease) protocol.Change {
 	now := plan.Instant(o.a.ms)
 	return broken.By(l, func(c *protocol.Conn) error {

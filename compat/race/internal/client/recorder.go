@@ -18,7 +18,7 @@ type recorder struct {
 	a *Agent
 }
 
-// recorder is the client's algorithm, recorded.
+// recorder wraps the client's algorithm, and records it.
 func (a *Agent) recorder() recorder { return recorder{a.Algorithm(a.ID), a} }
 
 func (t recorder) Traits() protocol.Traits {
@@ -26,8 +26,7 @@ func (t recorder) Traits() protocol.Traits {
 	return protocol.Traits{Shared: of.Shared, Rotates: of.Rotates}
 }
 
-// begin notes that an operation begins at a time, and returns the time that
-// the algorithm is given.
+// begin records the start of an operation, and returns the time for the algorithm.
 func (t recorder) begin(op operation, now time.Time, l *protocol.Lease) time.Time {
 	m := &t.a.Memory
 	if l != nil && now.Before(l.Until) {
@@ -42,8 +41,8 @@ func (t recorder) begin(op operation, now time.Time, l *protocol.Lease) time.Tim
 	return now
 }
 
-// beginRelease notes that the release of l begins. It is told no time; all that the engine
-// has asked of its clock is whether the lease has run out.
+// beginRelease records the start of l's release. It is told no time; all that the engine has asked of
+// its clock is whether the lease has run out.
 func (t recorder) beginRelease(l protocol.Lease) {
 	m := &t.a.Memory
 	if plan.Instant(t.a.ms).Before(l.Until) {
@@ -68,7 +67,7 @@ func (t recorder) endLease(l protocol.Lease, err error) {
 	t.end(err)
 }
 
-// asks notes that an attempt begins.
+// asks records the start of an attempt.
 func (t recorder) asks() {
 	if t.a.asks++; t.a.asks > 1 {
 		t.a.Results = append(t.a.Results, Result{Op: OpAgain})
@@ -91,8 +90,8 @@ func (t recorder) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.
 	return l, looked(err)
 }
 
-// looked is a refusal that says what was seen. For one that does not, TryLock reads the key
-// once more, to tell a lock from what is none: that changes nothing, and is not explored.
+// looked makes a refusal with the key's state. For one that does not, TryLock reads the key once more,
+// to tell a lock from what is none: that changes nothing, and is not explored.
 func looked(err error) error {
 	if h, ok := err.(*protocol.HeldError); ok && h.Value == "" {
 		return &protocol.HeldError{Key: h.Key, Value: "not read", Until: h.Until, Foreign: h.Foreign}
@@ -137,7 +136,7 @@ func (t recorder) Release(l protocol.Lease) protocol.Change {
 	return t.releasing(l, t.Algorithm.Release(l))
 }
 
-// releasing records the release that ch is.
+// releasing records the release in ch.
 func (t recorder) releasing(l protocol.Lease, ch protocol.Change) protocol.Change {
 	t.beginRelease(l)
 	ch.Seen = t.recordEnd

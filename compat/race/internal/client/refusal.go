@@ -10,7 +10,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
 )
 
-// Refusal is what the algorithm's own Check says of the server.
+// Refusal returns the objection of the algorithm's own Check to the server.
 func Refusal(c *plan.Setup) (string, error) {
 	s, err := oldredis.New(c.Server, oldredis.Options{})
 	if err != nil {
@@ -24,7 +24,7 @@ func Refusal(c *plan.Setup) (string, error) {
 	return "", nil
 }
 
-// Refuses is an error if the lock refuses the server.
+// Refuses returns an error if the lock refuses the server.
 func Refuses(c *plan.Setup) error {
 	why, err := Refusal(c)
 	if err == nil && why != "" {

@@ -83,8 +83,8 @@ func groups(write [][]string) []Request {
 	return all
 }
 
-// Local says when a request touches nothing but its own connection, so that it
-// needs no scheduling: it runs along with what stood before it.
+// Local reports whether a request touches nothing but its own connection, and needs no scheduling: it
+// runs along with the one before it.
 func (r *Request) Local() Locality {
 	if r.Kind != Sends || len(r.Cmds) != 1 {
 		return Shared
@@ -107,10 +107,10 @@ const (
 	queued                 // if the connection is in MULTI
 )
 
-// Is reports whether a request runs along on a connection, which is in MULTI or not.
+// Is reports whether a request runs along on a connection, in MULTI or not.
 func (l Locality) Is(multi bool) bool { return l == local || l == queued && multi }
 
-// Says is what a server gets to see of the request, as a string that two share exactly if that is equal.
+// Says writes the request for the server's eyes, as equal strings for equal requests.
 func (r *Request) Says() string {
 	if r.Said == "" {
 		r.Said = fmt.Sprintf("%q", r.Cmds)
@@ -118,7 +118,7 @@ func (r *Request) Says() string {
 	return r.Said
 }
 
-// Text is the request as a string that two share exactly if they are equal.
+// Text writes the request, as equal strings for equal requests.
 func (r *Request) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d%t%t", r.Kind, r.First, r.Last)

@@ -56,7 +56,7 @@ func (v *view) Close() error {
 	return v.Conn.Close()
 }
 
-// on has the names of keys as this server has them.
+// on renames keys for this server.
 func (v *view) on(args []any) []any {
 	list := make([]any, len(args))
 	for i, a := range args {

@@ -51,7 +51,7 @@ func (a *Agent) wire() *wire {
 	return &wire{a: a}
 }
 
-// uses notes over which connection the client sends. The engines keep one for each client:
+// uses records the connection of the client's next request. The engines keep one for each client:
 // another that is open still (a pinned one) breaks when the client takes a second.
 func (a *Agent) uses(w *wire) {
 	if was := a.current; was != nil && was != w && !was.gone {
@@ -83,8 +83,8 @@ func (w *wire) Send(cmd string, args ...any) error {
 	return nil
 }
 
-// Do keeps to redigo's conventions: "" returns all replies to what was sent, a
-// command its own with the first error among all.
+// Do keeps to redigo's conventions: "" returns all replies, a command its own with the first error
+// among all.
 func (w *wire) Do(cmd string, args ...any) (any, error) {
 	if w.err != nil {
 		return nil, w.err
@@ -142,8 +142,7 @@ func (w *wire) Receive() (any, error)                         { return nil, errN
 func (w *wire) ReceiveContext(context.Context) (any, error)   { return nil, errNoReceive }
 func (w *wire) ReceiveWithTimeout(time.Duration) (any, error) { return nil, errNoReceive }
 
-// Now is the client's clock, for algorithms that read it in the midst of an
-// attempt, as those of this module don't.
+// Now reads the client's clock, for algorithms with a reading in the midst of an attempt.
 func (w *wire) Now() time.Time {
 	now := w.a.now()
 	if m := &w.a.Memory; m.Op != OpNone {
@@ -152,19 +151,17 @@ func (w *wire) Now() time.Time {
 	return now
 }
 
-// Received is Now, read when the reply that gave the lock is there: time passes
-// before it only where a client may be late.
+// Received reads Now when the lock's reply is there: time passes before it only for a late client.
 func (w *wire) Received() time.Time {
 	w.a.Got = true
 	return w.a.now()
 }
 
-// Redial is what a client library does behind its user's back when its
-// connection has broken: it makes another.
+// Redial makes another connection behind its user's back when one has broken.
 func (w *wire) Redial() redis.Conn {
 	w.Close()
 	return w.a.wire()
 }
 
-// Second is another connection of the client's pool; an error if it has one only (Config.OneConn).
+// Second makes another connection of the client's pool; an error if it has one only (Config.OneConn).
 func (w *wire) Second() (redis.Conn, error) { return w.a.dial(context.Background(), "") }

@@ -13,7 +13,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race/internal/trace"
 )
 
-// Explore has c searched, and replays what breaks. Package race says what every schedule means.
+// Explore searches c, and replays a violation. Package race says what every schedule means.
 func Explore(ctx context.Context, c plan.Config) (search.Result, error) {
 	full, err := plan.Complete(c)
 	if err != nil {
@@ -25,7 +25,7 @@ func Explore(ctx context.Context, c plan.Config) (search.Result, error) {
 	return explore(ctx, full, search.NewRuns(full))
 }
 
-// explore is Explore with what was found out about the clients' code before.
+// explore does Explore with earlier runs of the clients' code.
 func explore(ctx context.Context, c *plan.Setup, rs *search.Runs) (search.Result, error) {
 	r, ways, err := search.Find(ctx, c, rs)
 	if err != nil {

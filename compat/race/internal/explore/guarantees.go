@@ -84,7 +84,7 @@ const (
 // in every way.
 func AllFaults() []Fault { return slices.Clone(faults) }
 
-// FaultsOf returns the faults that apply to an algorithm of the matrix.
+// FaultsOf returns an algorithm's faults in the matrix.
 func FaultsOf(algorithm string) []Fault {
 	c := Cell{Algorithm: algorithm, Clients: 2}.setup()
 	return slices.DeleteFunc(AllFaults(), func(x Fault) bool {
@@ -93,7 +93,7 @@ func FaultsOf(algorithm string) []Fault {
 	})
 }
 
-// Bounds returns the bounds within which the fault is explored, with two clients and with more.
+// Bounds returns the bounds of the fault's exploration, with two clients and with more.
 func (x Fault) Bounds() []string {
 	var all []string
 	example := exampleOf(x)
@@ -113,7 +113,7 @@ func (x Fault) Bounds() []string {
 	return all
 }
 
-// exampleOf is the first algorithm of the matrix that a fault can befall.
+// exampleOf returns the first algorithm of the matrix with this fault.
 func exampleOf(x Fault) string {
 	for _, a := range Guaranteed() {
 		if slices.ContainsFunc(FaultsOf(a), func(y Fault) bool { return x.Name == y.Name }) {
@@ -181,7 +181,8 @@ var faults = []Fault{
 		set: func(c *plan.Setup) { c.Extend, c.Faults.LateRequests, c.Attempts = true, 1, 1 }},
 }
 
-// onOneNumber reports that a storage can order all holders by one number: a semaphore has one for each slot.
+// onOneNumber reports whether a storage can order all holders by one number: a semaphore has one for
+// each slot.
 func onOneNumber(e plan.Entry) bool { return e.Most == 0 }
 
 func takesTurns(e plan.Entry) bool { return e.Turns }
@@ -197,9 +198,9 @@ func Guaranteed() []string {
 		"rw:read+rw:write", "rw:read/published+rw:write/published", "semaphore", "redlock"}
 }
 
-// serversOf are those that an algorithm is run on: all; but locks of several keys
-// or servers, which take long, only on the first and the last that they don't
-// refuse, and one that they do; and what needs the servers of today on two of them.
+// serversOf lists an algorithm's servers: all; but slow locks of several keys or servers run only on
+// the first and the last accepted one, and on one refused one; and locks for the servers of today on
+// two of them.
 func serversOf(algorithm string) []string {
 	switch c := (Cell{Algorithm: algorithm, Clients: 2}).setup(); c.Form() {
 	case plan.Members:
@@ -216,9 +217,9 @@ func serversOf(algorithm string) []string {
 // newest is the server on which the most clients are explored, and newestToday the one of those that compare by themselves.
 const newest, newestToday = "7.0", "valkey-9.1"
 
-// clientsOf are with how many clients an algorithm is run. Of readers and
-// writers three are enough where something breaks, and on three servers there is no
-// room for more than two. A margin makes many more states than it is worth.
+// clientsOf lists an algorithm's numbers of clients. Of readers and writers three are enough where
+// something breaks, and on three servers there is no room for more than two. A margin makes many more
+// states than it is worth.
 func clientsOf(algorithm, server, fault string) []int {
 	wide := slices.ContainsFunc(faults, func(x Fault) bool { return x.Name == fault && x.wide })
 	most := (server == newest || server == newestToday) && algorithm != "getset:guarded/margin"
@@ -233,7 +234,7 @@ func clientsOf(algorithm, server, fault string) []int {
 	return []int{2, 3}
 }
 
-// Cells returns what the matrix has, with nothing explored yet.
+// Cells returns the matrix, with nothing explored yet.
 func Cells() (list []Cell) {
 	for _, a := range Guaranteed() {
 		for _, v := range serversOf(a) {
@@ -292,9 +293,8 @@ func Guarantees(ctx context.Context, seen func(Cell)) (Matrix, error) {
 	return m, context.Cause(ctx)
 }
 
-// alike groups the cells whose clients run the same code: what it was found to
-// do on one server need not be found out again on the next. Those of one family come together,
-// for they share an archive; of families and in each the longest come first.
+// alike groups the cells with the same client code: its runs on one server serve the next. Those of
+// one family come together, for they share an archive; of families and in each the longest come first.
 func (m *Matrix) alike() [][]*Cell {
 	groups, size := map[string][]*Cell{}, map[string]int{}
 	for i := range m.Cells {
@@ -313,13 +313,13 @@ func (m *Matrix) alike() [][]*Cell {
 	return list
 }
 
-// family is what a lock's variants have in common.
+// family returns the common part of a lock's variants.
 func (c *Cell) family() string {
 	name, _, _ := strings.Cut(c.Algorithm, "/")
 	return name
 }
 
-// fill computes cells whose clients run the same code.
+// fill computes cells with the same client code.
 func fill(ctx context.Context, list []*Cell, a *search.Archive, seen func(*Cell)) error {
 	f := filler{archive: a}
 	for _, c := range list {
@@ -341,7 +341,7 @@ type filler struct {
 	archive *search.Archive // nil: nothing is known from others' cells
 }
 
-// Config returns the configuration that a cell stands for.
+// Config returns a cell's configuration.
 func (c Cell) Config() plan.Config { return c.setup().Config }
 
 func (c Cell) setup() *plan.Setup {
@@ -371,9 +371,8 @@ func (c Cell) setup() *plan.Setup {
 	return cfg
 }
 
-// lifetime is how often time jumps until a lease that is not released is over:
-// to the end that its holder believes in, and for a TTL to the key's death;
-// for a timestamp to it, past it, and the same again for a margin.
+// lifetime counts the jumps of time until an unreleased lease is over: to the holder's believed end,
+// and for a TTL to the key's death; for a timestamp to it, past it, and the same again for a margin.
 func lifetime(algorithm string) int {
 	switch {
 	case strings.HasSuffix(algorithm, "/margin"):
@@ -411,7 +410,7 @@ func (f *filler) fill(ctx context.Context, c *Cell) error {
 	return nil
 }
 
-// proof finds one that holds for c, or searches.
+// proof finds a proof for c, or searches.
 func (f *filler) proof(ctx context.Context, c *plan.Setup, fault string) (*search.Proof, error) {
 	if f.archive == nil {
 		f.archive = search.NewArchive()

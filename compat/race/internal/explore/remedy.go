@@ -41,9 +41,9 @@ const remedyStates = 100_000
 // replayed but not explored, or because the search ran out of room.
 var ErrNotExplored = errors.New("race: what this schedule has is not explored")
 
-// Remedies takes a trace that breaks an invariant, leaves out one of its faults after the other and
-// explores again, and explores the other locks under the same faults. The algorithms are this
-// module's and those in known.
+// Remedies takes a trace with a violation, leaves out one of its faults after the other and explores
+// again, and explores the other locks under the same faults. The algorithms are this module's and
+// those in known.
 func Remedies(ctx context.Context, t trace.Trace, known plan.Locks) (Remedy, error) {
 	c, choices, err := plan.ParseSchedule(t.Schedule)
 	if err != nil {
@@ -90,14 +90,14 @@ func verdictOf(ctx context.Context, c plan.Config) (search.Outcome, error) {
 	return r.Verdict, err
 }
 
-// Within is c with what a schedule has: its faults, each as often as it stands there, and as many jumps of time.
-// ErrNotExplored says that the schedule has something that can be replayed but not explored.
+// Within gives c a schedule's bounds: its faults, each as often as it stands there, and as many jumps
+// of time. ErrNotExplored says that the schedule has something that can be replayed but not explored.
 func Within(c plan.Config, choices []plan.Choice) (plan.Config, error) {
 	err := allow(&c, choices)
 	return c, err
 }
 
-// allow has c explored with the faults and jumps of time that a schedule has.
+// allow gives c a schedule's faults and jumps of time.
 func allow(c *plan.Config, choices []plan.Choice) error {
 	f := plan.Faults{}
 	late := 0
@@ -180,7 +180,7 @@ func take(n *int) bool {
 	return was > 0
 }
 
-// survivors has the other locks explored under the same faults.
+// survivors explores the other locks under the same faults.
 func (r *Remedy) survivors(ctx context.Context, c plan.Config) error {
 	if of := (&plan.Setup{Config: c}); of.Form() == plan.Quorum || c.Faults.Failover > 0 {
 		// What befalls one of several servers befalls no other lock. A replica lacks one write here: a
@@ -239,8 +239,7 @@ type candidate struct {
 	nofence bool
 }
 
-// candidates are the locks of the table that are of the same kind, in its order: those that are for
-// use and have no known flaw.
+// candidates lists the usable locks of the same kind without a known flaw, in the table's order.
 func candidates(c plan.Config) []candidate {
 	switch of := (&plan.Setup{Config: c}); {
 	case of.Entry(0).Most > 0:
@@ -257,7 +256,7 @@ func candidates(c plan.Config) []candidate {
 	return list
 }
 
-// String says it in sentences.
+// String writes the remedy in sentences.
 func (r Remedy) String() string {
 	var list []string
 	say := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
@@ -285,7 +284,7 @@ func (r Remedy) String() string {
 	return strings.Join(list, " ")
 }
 
-// serverWords is a server in a sentence.
+// serverWords names a server in a sentence.
 func serverWords(s string) string {
 	if s != "" && s[0] >= '0' && s[0] <= '9' {
 		return "Redis " + s
@@ -303,7 +302,7 @@ func plural(n int, one, many string) string {
 func and(list []string) string    { return enumeration(list, "and") }
 func either(list []string) string { return enumeration(list, "or") }
 
-// enumeration is a list in a sentence.
+// enumeration writes a list in a sentence.
 func enumeration(list []string, word string) string {
 	if len(list) < 2 {
 		return strings.Join(list, "")

@@ -58,10 +58,10 @@ var kinds = [...]struct{ invariant, text string }{
 	passedOver:         {"fairness", "%[1]s waits and asks again and again, and %[4]d times another client has come in before it"},
 }
 
-// Invariant is the one that is broken.
+// Invariant names the broken invariant.
 func (f BreachKind) Invariant() string { return kinds[f].invariant }
 
-// Says is how a breach is said; see kinds.
+// Says describes a breach; see kinds.
 func (f BreachKind) Says() string { return kinds[f].text }
 
 // A KeyState is what the server holds under the key.
@@ -120,7 +120,7 @@ type Judge struct {
 	Skew                                                                [plan.MaxClients]int64
 }
 
-// New returns the judge of what c has checked.
+// New returns a judge of c's invariants.
 func New(c *plan.Setup) *Judge {
 	j := &Judge{c: c, exclusion: c.Checks("exclusion"), fencing: c.Checks("fencing"), ownership: c.Checks("ownership"),
 		Progress: c.Checks("progress"), accuracy: c.Checks("accuracy"), fenceOrder: c.Checks("fence-order"), fair: c.Checks("fairness")}
@@ -150,8 +150,8 @@ type Effect struct {
 	Late          bool // it arrived after it was given up
 }
 
-// Command judges what client i's command did. What arrives when the attempt is over that sent it is
-// nobody's lock: the client that is then refused is told the truth.
+// Command judges client i's command. What arrives when the attempt is over that sent it is nobody's
+// lock: the client that is then refused is told the truth.
 func (j *Judge) Command(g *Ghost, st *Stances, i int, now int64, e Effect) Breach {
 	before, after := e.Before, e.After
 	if j.Progress && after.Alive && before.Present && !before.Alive && before.Value == after.Value && g.Writer != uint8(i+1) {
@@ -201,7 +201,7 @@ func (j *Judge) Command(g *Ghost, st *Stances, i int, now int64, e Effect) Breac
 	return Breach{}
 }
 
-// Server notes what the server did to the key by itself.
+// Server records the server's own change of the key.
 func (j *Judge) Server(g *Ghost, after KeyState) {
 	if !after.Present {
 		g.Writer = Nobody
@@ -239,8 +239,7 @@ func (g *Ghost) dense() {
 	}
 }
 
-// leaves notes that an attempt of a client is over: what it left behind is no client's that could
-// still act on it.
+// leaves records the end of an attempt: no client can act on its leftovers any more.
 func (g *Ghost) leaves(client int) {
 	for _, w := range [...]*uint8{&g.Writer, &g.PrevWriter, &g.Late} {
 		if *w == uint8(client+1) {
@@ -303,7 +302,7 @@ func (j *Judge) Result(g *Ghost, st *client.Stance, i int, now int64, r client.R
 	return Breach{}
 }
 
-// Turn notes how an attempt of client i ended, for it and for those who wait. Who comes in in the
+// Turn records the end of client i's attempt, for it and for waiting clients. Who comes in in the
 // midst of another's attempt, or was on its way when that was refused, passes nobody by.
 func (j *Judge) Turn(g *Ghost, st *Stances, i int, r client.Result) Breach {
 	if !j.fair || r.Op != client.OpAcquire {
@@ -359,7 +358,7 @@ func (j *Judge) Write(g *Ghost, st *client.Stance, i int) (accepted bool, b Brea
 	return true, b
 }
 
-// State judges a state: who holds the lock in it.
+// State judges the holders in a state.
 func (j *Judge) State(st *Stances, now int64) Breach {
 	if !j.exclusion {
 		return Breach{}
@@ -386,8 +385,8 @@ func (j *Judge) State(st *Stances, now int64) Breach {
 	return Breach{}
 }
 
-// Tidy forgets of a client what no invariant will ask for, so that states that
-// differ in nothing else are one.
+// Tidy forgets a client's history beyond the invariants' needs, so states without another difference
+// are one.
 func (j *Judge) Tidy(g *Ghost, st *Stances) {
 	if !j.Tracks {
 		for i := range j.c.Clients {

@@ -19,7 +19,7 @@ type Standing struct {
 	Any           bool
 }
 
-// Values is Command for a lock that is not one key.
+// Values does Command for a lock of several keys.
 func (j *Judge) Values(g *Ghost, st *Stances, i int, now int64, s *Standing) Breach {
 	if !j.Tracks {
 		return Breach{}
@@ -43,7 +43,7 @@ func (j *Judge) Values(g *Ghost, st *Stances, i int, now int64, s *Standing) Bre
 	return Breach{}
 }
 
-// Stands reports whether a value is among what a server holds, or one of two (client.Or).
+// Stands reports whether a server holds a value, or one of two (client.Or).
 func Stands(entries []oldredis.Entry, value string) bool {
 	value, other, two := strings.Cut(value, client.Or)
 	return two && Stands(entries, other) || slices.ContainsFunc(entries, func(e oldredis.Entry) bool {

@@ -22,7 +22,7 @@ type slot[K, V any] struct {
 // A Pair is a key of two numbers, the first of them below the highest.
 type Pair [2]uint64
 
-// PairOf is never the zero key.
+// PairOf never returns the zero key.
 func PairOf(a, b uint64) Pair { return Pair{a + 1, b} }
 
 func (k Pair) hash() uint64 { return Mix(k[0], k[1]) }
@@ -37,7 +37,7 @@ type Fingerprint uint64
 
 func (k Fingerprint) hash() uint64 { return uint64(k) }
 
-// Get returns what is remembered under k.
+// Get returns the value under k.
 func (t *Table[K, V]) Get(k K) (v V, ok bool) {
 	if t.n == 0 {
 		return v, false
@@ -46,7 +46,7 @@ func (t *Table[K, V]) Get(k K) (v V, ok bool) {
 	return s.v, s.K == k
 }
 
-// place is the number of the slot that k has, or would have. There is a slot.
+// place returns the number of k's slot, taken or free. There is a slot.
 func (t *Table[K, V]) place(k K) uint64 {
 	var free K
 	mask := uint64(len(t.Slots) - 1)
@@ -78,7 +78,7 @@ func (t *Table[K, V]) Put(k K, v V) bool {
 	return true
 }
 
-// Find returns what is remembered under k, or finds it out.
+// Find returns the value under k, or computes it.
 func (t *Table[K, V]) Find(k K, f *Frozen, out func() V) V {
 	v, ok := t.Get(k)
 	if !ok {
@@ -92,7 +92,7 @@ func (t *Table[K, V]) Find(k K, f *Frozen, out func() V) V {
 // Names are what numbers are called elsewhere: 1 + the name; 0: it was not found out.
 type Names[T uint16 | uint32] []T
 
-// Find returns what n is called, or finds it out.
+// Find returns the name of n, or computes it.
 func (l *Names[T]) Find(n T, f *Frozen, out func() T) T {
 	if int(n) < len(*l) && (*l)[n] != 0 {
 		return (*l)[n] - 1
@@ -118,7 +118,7 @@ type Missing struct{}
 // Frozen: what is known is only looked at meanwhile, and may not grow.
 type Frozen bool
 
-// Check stops a worker that asks what is not known.
+// Check stops a worker with an unknown question.
 func (f *Frozen) Check() {
 	if *f {
 		panic(Missing{})

@@ -93,7 +93,7 @@ type shelf struct {
 	first   map[string]uint32 // by what was given, the content in the beginning
 }
 
-// shelf is that of c's server.
+// shelf returns c's server's shelf.
 func (a *Archive) shelf(c *plan.Setup) *shelf {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -106,7 +106,7 @@ func (a *Archive) shelf(c *plan.Setup) *shelf {
 	return s
 }
 
-// ask returns what the server answered before, or has the witness find out.
+// ask returns the server's earlier answer, or asks the witness.
 func (s *shelf) ask(q inquiry, w *witness) (answered, noted) {
 	s.mu.Lock()
 	id := s.inquiries.number(q, q)
@@ -124,7 +124,8 @@ func (s *shelf) ask(q inquiry, w *witness) (answered, noted) {
 	return got, noted{id, n}
 }
 
-// known is 1 + the number of the answer to an inquiry; 0: it was not asked. The archive is locked.
+// known returns 1 + the number of the answer to an inquiry; 0: it was not asked. The archive is
+// locked.
 func (s *shelf) known(id uint32) uint32 {
 	if int(id) < len(s.answers) {
 		return s.answers[id]
@@ -132,7 +133,7 @@ func (s *shelf) known(id uint32) uint32 {
 	return 0
 }
 
-// begins is what the server holds when everything begins.
+// begins returns the server's content at the beginning.
 func (s *shelf) begins(c *plan.Setup, call func() (*witness, error)) (uint32, error) {
 	given := strings.Join(c.Given, "\n")
 	s.mu.Lock()
@@ -154,8 +155,7 @@ func (s *shelf) begins(c *plan.Setup, call func() (*witness, error)) (uint32, er
 	return n, nil
 }
 
-// agrees reports whether the server gave no other answer than these; unasked are those that it was
-// not asked for.
+// agrees reports whether the server gave no other answer than these, and lists the unasked ones.
 func (s *shelf) agrees(log []noted) (unasked []noted, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +171,7 @@ func (s *shelf) agrees(log []noted) (unasked []noted, ok bool) {
 	return unasked, true
 }
 
-// numberOf is the number of something, and numbered what has one.
+// numberOf numbers a thing; numbered maps back.
 func numberOf[K comparable, V any](a *Archive, c *catalog[K, V], k K, v V) uint32 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -194,7 +194,7 @@ func (a *Archive) connection(st oldredis.ConnState) uint32 {
 	return numberOf(a, &a.conns, st.Key(), st)
 }
 
-// state is that of a connection by 1 + its number; 0: it is unknown.
+// state returns a connection's state by 1 + its number; 0: unknown.
 func (a *Archive) state(n uint32) oldredis.ConnState {
 	if n == 0 {
 		return oldredis.ConnState{}
@@ -220,7 +220,7 @@ func (a *Archive) deaths(list []int32) uint32 {
 
 func (a *Archive) dead(n uint32) []int32 { return numbered(a, &a.moments, n) }
 
-// asker is the number of who asks in c whether it can acquire.
+// asker numbers the client with the question "can I acquire?" in c.
 func (a *Archive) asker(c *plan.Setup) uint32 {
 	return numberOf(a, &a.probes, fmt.Sprint(c.Algorithm, c.Bare, c.Fence, c.TTL, c.Within, c.Clients), struct{}{})
 }

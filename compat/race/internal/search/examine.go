@@ -9,7 +9,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
 )
 
-// Find searches c, with what was found out about the clients' code before. It returns the ways to break it, too.
+// Find searches c, with earlier runs of the clients' code. It returns the ways to break it, too.
 func Find(ctx context.Context, c *plan.Setup, rs *Runs) (Result, []Way, error) {
 	ran := rs.ran
 	x, b, err := examine(ctx, c, rs, nil, false)
@@ -28,7 +28,7 @@ type Way struct {
 	Choices   []plan.Choice
 }
 
-// ways are the shortest ones to each breach.
+// ways returns the shortest ones to each breach.
 func (x *search) ways() []Way {
 	var all []Way
 	for _, w := range x.broken {
@@ -47,7 +47,7 @@ func examine(ctx context.Context, c *plan.Setup, rs *Runs, a *Archive, logs bool
 	return x, b, err
 }
 
-// result is what was found, without the traces.
+// result returns the findings, without the traces.
 func (x *search) result(b bound) Result {
 	r := Result{Verdict: Safe, Bound: string(b), States: len(x.links), Transitions: x.transitions, Depth: x.depth,
 		Elapsed: time.Since(x.began), Commands: x.trans.ran, Bounds: x.c.Bounds(), Looked: x.c.Looked()}
@@ -60,7 +60,7 @@ func (x *search) result(b bound) Result {
 	return r
 }
 
-// search1 searches once; it returns nil if an operation that was taken to ignore the time reads it.
+// search1 searches once; it returns nil if an operation reads the time against its declaration.
 func search1(ctx context.Context, c *plan.Setup, rs *Runs, a *Archive, logs bool) (x *search, b bound, err error) {
 	x, err = newSearch(c, rs, a)
 	if err != nil {
@@ -86,7 +86,7 @@ func search1(ctx context.Context, c *plan.Setup, rs *Runs, a *Archive, logs bool
 	return x, b, nil
 }
 
-// schedule is the way to the breach, in choices that a world can make.
+// schedule returns the way to the breach, in a world's choices.
 func (x *search) schedule(w finding) []plan.Choice {
 	var moves []move
 	for l := w.link; l.choice != 0; l = x.links[l.parent] {
@@ -141,8 +141,7 @@ func (x *search) make(s *state, m move) (t state) {
 	return t
 }
 
-// choices are what a move is in a schedule: a client's takes as many words as
-// it has commands.
+// choices turns a move into a schedule's words: a client's takes as many as it has commands.
 func (m move) choices(now int32, words int, real *[plan.MaxClients]int) []plan.Choice {
 	var list []plan.Choice
 	switch v := m.verb(); {

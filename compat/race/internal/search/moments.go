@@ -7,8 +7,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
 )
 
-// moment is the time to which time jumps: the next one at which something
-// begins to look different to a client; never if there is none. That is
+// moment returns the target of a jump of time: the next change in a client's view; never if there is
+// none. That is
 //
 //	the end of a lease that a client holds
 //	the time that the value says, by each client's clock, and the millisecond after it; likewise the scores of sorted sets

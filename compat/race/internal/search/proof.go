@@ -26,8 +26,8 @@ func Prove(ctx context.Context, c *plan.Setup, rs *Runs, a *Archive) (*Proof, er
 	return &Proof{Result: x.result(b), Ways: x.ways(), first: x.trans.contents[0].id, log: x.trans.log}, nil
 }
 
-// HoldsOn reports whether c, which differs from what was searched in its server
-// only, gives the same answers. The archive is that of the search.
+// HoldsOn reports whether c, with another server, gives the same answers. The archive is that of the
+// search.
 func (p *Proof) HoldsOn(c *plan.Setup, a *Archive) (bool, error) {
 	s := a.shelf(c)
 	var w *witness // made when it is needed

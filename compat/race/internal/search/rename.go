@@ -17,7 +17,7 @@ type rename struct {
 	requests memo.Names[uint32]
 }
 
-// packed is a renaming as an index.
+// packed numbers a renaming.
 func packed(to [plan.MaxClients]uint8) int {
 	return int(to[0]) | int(to[1])<<2 | int(to[2])<<4 | int(to[3])<<6
 }
@@ -50,7 +50,7 @@ func (r *rename) request(of client.Request) client.Request {
 	return of
 }
 
-// connection returns what a server knows of a connection, with its clients renamed.
+// connection renames the clients in a server's knowledge of a connection.
 func (r *rename) connection(st oldredis.ConnState) oldredis.ConnState {
 	watched := make([]oldredis.WatchedKey, len(st.Watched))
 	for i, w := range st.Watched {

@@ -30,7 +30,7 @@ func (r *replies) number(v []any) uint32 {
 	return n
 }
 
-// rename is the number of the replies that in stands for, with their clients renamed.
+// rename numbers the replies in in, with their clients renamed.
 func (r *replies) rename(in uint32, by *rename) uint32 {
 	return r.number(mapText(r.values[in], by.text).([]any))
 }
@@ -54,8 +54,7 @@ func mapText(v any, f func(string) string) any {
 	return v
 }
 
-// shape is an input as it looks if one only knows which values are the
-// client's own and which are others'.
+// shape reduces an input: each value becomes the client's own or another's.
 func (r *replies) shape(who int, input uint32) uint64 {
 	if input == inputLost || isClock(input) || input == inputWrote {
 		return uint64(input)

@@ -38,7 +38,7 @@ type Report struct {
 	Schedule string  `json:"schedule,omitempty"`
 }
 
-// Report returns the Result with what its Trace says.
+// Report returns the Result with its Trace's report.
 func (r Result) Report() Report {
 	p := Report{Result: r, Seconds: r.Elapsed.Seconds()}
 	if t := r.Trace; t != nil {
@@ -59,7 +59,7 @@ const (
 	BoundReached Outcome = "bound"
 )
 
-// String is the verdict in a line or two.
+// String writes the verdict in a line or two.
 func (r Result) String() string {
 	s := fmt.Sprintf("%s: %d states, %d transitions, depth %d, %v", r.Verdict, r.States, r.Transitions, r.Depth, r.Elapsed.Round(time.Millisecond))
 	if r.Bound != "" {

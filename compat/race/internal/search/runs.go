@@ -99,8 +99,8 @@ type identity struct {
 	past, now   uint64
 }
 
-// NewRuns has run nothing yet. Most looks ignore the time: all are taken to, until
-// one is found to read it.
+// NewRuns returns empty Runs. Most looks ignore the time: all are taken to, until one is found to read
+// it.
 func NewRuns(c *plan.Setup) *Runs {
 	rs := &Runs{c: c, byText: map[string]uint32{}, replies: newReplies(), known: map[identity]uint32{}, ended: results{nil},
 		twins: map[[2]uint32]uint32{}, swapped: make([]memo.Names[uint32], c.Clients)}
@@ -120,7 +120,7 @@ func NewRuns(c *plan.Setup) *Runs {
 	return rs
 }
 
-// sort is the first client that is alike.
+// sort returns the first client of the same kind.
 func (rs *Runs) sort(client int) int {
 	for i := range client {
 		if rs.c.Alike(i, client) {
@@ -135,7 +135,7 @@ func (rs *Runs) add(n node) uint32 {
 	return uint32(len(rs.nodes) - 1)
 }
 
-// child is where the client at node n comes to by an input.
+// child returns the client's node after node n and an input.
 func (rs *Runs) child(n, input uint32) hop {
 	return rs.children.Find(memo.Word(uint64(n+1)<<32|uint64(input)), &rs.frozen, func() hop {
 		var e edge
@@ -148,7 +148,7 @@ func (rs *Runs) child(n, input uint32) hop {
 	})
 }
 
-// history is what the client received from the attempt's beginning.
+// history lists the client's inputs from the attempt's beginning.
 func (rs *Runs) history(n, input uint32) []uint32 {
 	rs.feed = append(rs.feed[:0], input)
 	for ; !rs.nodes[n].orphan; n = rs.nodes[n].parent {
@@ -186,7 +186,7 @@ func (rs *Runs) run(n, input uint32) edge {
 	return e
 }
 
-// proceed is what the code does from a node by an input.
+// proceed runs the code from a node with an input.
 func (rs *Runs) proceed(n, input uint32) played {
 	from := rs.nodes[n]
 	feed := rs.history(n, input)
@@ -209,7 +209,7 @@ func (rs *Runs) proceed(n, input uint32) played {
 	return p
 }
 
-// shape is equal for clients that differ only in who is called what.
+// shape maps clients with different names only to one value.
 func (rs *Runs) shape(p *played) uint64 {
 	who := p.ID
 	f := client.Fact{}
@@ -302,7 +302,7 @@ func (rs *Runs) answer(in uint32) client.Answer {
 	return client.Answer{Replies: rs.replies.values[in]}
 }
 
-// write is the requests of the write that begins with one.
+// write returns the requests of a write by its first.
 func (rs *Runs) write(first uint32) []uint32 {
 	list := []uint32{first}
 	for _, cmds := range rs.requests[first].Rest {

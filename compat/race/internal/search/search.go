@@ -94,14 +94,14 @@ func newSearch(c *plan.Setup, rs *Runs, a *Archive) (*search, error) {
 
 func (x *search) close() { x.trans.close() }
 
-// first is the state in which everything begins.
+// first returns the initial state.
 func (x *search) first() state {
 	s := x.first0()
 	x.names.canonical(&s)
 	return s
 }
 
-// first0 is the same, before its clients are renamed.
+// first0 returns the initial state, before its clients are renamed.
 func (x *search) first0() state {
 	s := state{budget: newBudget(x.c), late: flight{left: uint8(x.c.Faults.LateRequests)}}
 	for i := range x.c.Clients {
@@ -116,7 +116,7 @@ func (x *search) first0() state {
 	return s
 }
 
-// stances are the clients' in a state.
+// stances returns the clients' states in a state.
 func (x *search) stances(s *state) (st judge.Stances) {
 	for i := range x.c.Clients {
 		st[i] = &x.runs.nodes[s.cells[i].node].Stance
@@ -189,7 +189,7 @@ func (x *search) stats() plan.Stats {
 	return s
 }
 
-// memory is about how many bytes the search holds.
+// memory estimates the search's bytes.
 func (x *search) memory() int64 {
 	const stateSize, linkSize, nodeSize = int64(unsafe.Sizeof(state{})), int64(unsafe.Sizeof(link{})), int64(unsafe.Sizeof(node{}))
 	return int64(len(x.seen.Slots))*8 + int64(cap(x.links))*linkSize + int64(cap(x.frontier)+cap(x.next))*stateSize +
@@ -235,15 +235,14 @@ type arrival struct {
 	print memo.Fingerprint
 }
 
-// admit looks up the states that have arrived, in their order, and enters the
-// new ones.
+// admit looks up the arrived states, in their order, and enters the new ones.
 func (x *search) admit() {
 	x.seen.fetch(x.arrivals)
 	x.add(x.arrivals)
 	x.arrivals = x.arrivals[:0]
 }
 
-// add enters those that are new.
+// add enters the new states.
 func (x *search) add(arrivals []arrival) {
 	for i := range arrivals {
 		if a := &arrivals[i]; x.seen.Put(a.print, struct{}{}) {
@@ -311,7 +310,7 @@ func (x *search) breaks(b breaches, l link) {
 	}
 }
 
-// emit takes what a choice led to.
+// emit takes a choice's result.
 func (x *search) emit(t *state, b breaches, parent uint32, m move) {
 	x.transitions++
 	l := link{parent, m + 1}
@@ -329,7 +328,7 @@ func (x *search) emit(t *state, b breaches, parent uint32, m move) {
 	x.insert(*t, l)
 }
 
-// expand makes every choice that a state offers.
+// expand makes every possible choice of a state.
 func (x *search) expand(s *state, number uint32) {
 	for i := range x.c.Clients {
 		if !x.try(s, number, plan.Step, i, 0) {
@@ -365,7 +364,7 @@ func (x *search) expand(s *state, number uint32) {
 	x.expandServer(s, number)
 }
 
-// expandRefusals has each command of a client's write refused.
+// expandRefusals refuses each command of a client's write.
 func (x *search) expandRefusals(s *state, number uint32, i int) {
 	for at := 0; ; at++ {
 		for nth := 0; ; nth++ {
@@ -446,8 +445,8 @@ type seen struct {
 	touched memo.Fingerprint // keeps fetch's loads from being left out
 }
 
-// fetch brings the slots of arrivals into the cache: the loads do not depend on
-// each other, so that the processor makes them at once.
+// fetch brings the slots of arrivals into the cache: the loads do not depend on each other, and the
+// processor makes them at once.
 func (s *seen) fetch(arrivals []arrival) {
 	if len(s.Slots) == 0 {
 		return

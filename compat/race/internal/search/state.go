@@ -75,7 +75,7 @@ func late(n int) budget {
 	return budget(n)
 }
 
-// late is how many may still be late.
+// late counts the remaining late clients.
 func (b budget) late() int { return int(b >> ofLate & 31) }
 
 func (b budget) lessLate(n int) budget {
@@ -94,7 +94,7 @@ func (b budget) has(kind int) bool {
 
 func (b budget) less(kind int) budget { return b - 1<<kind }
 
-// print is the state's fingerprint, never 0: two that differ share one with a chance of
+// print computes the state's fingerprint, never 0: two different states share one with a chance of
 // 2^-64.
 func (s *state) print(clients int) memo.Fingerprint {
 	g := &s.ghost

@@ -43,10 +43,9 @@ func (u *turn) end() (state, breaches) {
 	return u.t, u.b
 }
 
-// step is a client's choice; see live.World, which does the same on live code,
-// but stops after each command. Here all commands of one write run together: a
-// server reads what a client has written in one piece. ran is how many commands
-// of a write run before a Cut.
+// step makes a client's choice; see live.World for the same on live code, with a stop after each
+// command. Here all commands of one write run together: a server reads what a client has written in
+// one piece. ran is how many commands of a write run before a Cut.
 func (x *search) step(s *state, verb plan.Verb, i, ran int) (t state, b breaches, ok bool) {
 	x.words, x.learned = 1, false
 	if s.ghost.Mark[i].Bits&judge.Stall != 0 {
@@ -97,7 +96,7 @@ func (x *search) step(s *state, verb plan.Verb, i, ran int) (t state, b breaches
 	return t, b, true
 }
 
-// write sends what client i writes, with the fault of the verb, if that can be.
+// write sends client i's write, with the fault of the verb, if possible.
 func (u *turn) write(i int, verb plan.Verb, ran int) (can bool) {
 	n, broken := u.node(i), false
 	switch verb {
@@ -119,9 +118,8 @@ func (u *turn) write(i int, verb plan.Verb, ran int) (can bool) {
 	return can
 }
 
-// sendTo runs the commands of a write up to where the verb wants it: the last
-// one, or the one before which it is cut. It reports can if there is one, or if
-// the connection was broken before it.
+// sendTo runs the commands of a write up to the verb's: the last one, or the one before a cut. It
+// reports can if there is one, or if the connection was broken before it.
 func (u *turn) sendTo(i int, verb plan.Verb, ran int) (broken, can bool) {
 	for n := 0; ; n++ {
 		at := u.node(i)
@@ -171,7 +169,7 @@ func (u *turn) local(i int) bool {
 	return n.local != client.Shared && n.local.Is(u.x.trans.conns[u.t.cells[i].conn].Multi)
 }
 
-// along runs what client i does without stopping.
+// along runs client i to its next stop.
 func (u *turn) along(i int) {
 	for {
 		switch {
@@ -208,7 +206,7 @@ func (u *turn) resume(i int, input uint32) {
 	}
 }
 
-// send runs the command that client i has sent, or loses it.
+// send runs client i's command, or loses it.
 func (u *turn) send(i int, verb plan.Verb) {
 	c := &u.t.cells[i]
 	u.spend(verb)
@@ -224,7 +222,7 @@ func (u *turn) send(i int, verb plan.Verb) {
 	u.resume(i, reply)
 }
 
-// delay has client i give its connection up, with a write on its way that begins with req.
+// delay has client i give its connection up, with a write from req on under way.
 func (u *turn) delay(i int, req uint32) {
 	c := &u.t.cells[i]
 	u.t.late = flight{req: req + 1, conn: max(c.conn, newConn), client: uint8(i), left: u.t.late.left - 1}
@@ -233,7 +231,7 @@ func (u *turn) delay(i int, req uint32) {
 	u.resume(i, inputLost)
 }
 
-// arrive has the write that is on its way reach the server. Nobody hears of its replies.
+// arrive delivers the delayed write. Nobody hears of its replies.
 func (x *search) arrive(s *state) (state, breaches) {
 	x.words, x.learned = 1, false
 	u := x.turn(s)
@@ -250,7 +248,7 @@ func (x *search) arrive(s *state) (state, breaches) {
 	return u.end()
 }
 
-// execute has the server run client i's request.
+// execute runs client i's request on the server.
 func (u *turn) execute(i int) (reply uint32) {
 	c := &u.t.cells[i]
 	req := u.node(i).req
@@ -261,8 +259,7 @@ func (u *turn) execute(i int) (reply uint32) {
 	return reply
 }
 
-// run has the server run a request of client i's over a connection, which is that of the cell
-// own; -1: nobody's any more.
+// run runs client i's request on the server over the connection of the cell own; -1: an abandoned one.
 func (u *turn) run(i int, req uint32, conn uint16, own int) (reply uint32, left uint16) {
 	x := u.x
 	was, now := u.t.content, u.t.now
@@ -290,8 +287,8 @@ func (u *turn) run(i int, req uint32, conn uint16, own int) (reply uint32, left 
 	return reply, after
 }
 
-// canLook reports whether a client can read its clock and not send before
-// until, and whether it makes a difference that it has read it so early.
+// canLook reports whether a client can read its clock and not send before until, and whether the early
+// reading makes a difference.
 func (x *search) canLook(s *state, i int, until int32) bool {
 	at := s.cells[i].node
 	if x.runs.nodes[at].kind != client.ReadsClock || s.ghost.Mark[i].Bits&judge.Stall != 0 {
@@ -347,7 +344,7 @@ func (u *turn) act(verb plan.Verb, n int32) {
 	}
 }
 
-// serve is a choice of the server's, or of one of several.
+// serve makes a choice of the server's, or of one of several.
 func (x *search) serve(s *state, verb plan.Verb, server int) (state, breaches) {
 	u := x.turn(s)
 	if server == 0 && (verb == plan.Restart || verb == plan.Failover) {

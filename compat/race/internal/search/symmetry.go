@@ -53,7 +53,7 @@ func newSymmetry(x *search) *symmetry {
 	return y
 }
 
-// order is by what a client's place in a state is decided, its name apart.
+// order returns a client's sort key in a state, without its name.
 func (y *symmetry) order(s *state, i int) uint64 {
 	m := s.ghost.Mark[i]
 	if s.late.req > 0 && int(s.late.client) == i {
@@ -62,8 +62,8 @@ func (y *symmetry) order(s *state, i int) uint64 {
 	return memo.Mix(y.x.runs.nodes[s.cells[i].node].shape, uint64(s.cells[i].conn)|uint64(m.Rank)<<16|uint64(m.Bits)<<24)
 }
 
-// canonical renames the clients of a state so that all states that differ in
-// names only become the same one. It returns the renaming.
+// canonical renames the clients of a state, so states with other names only become one. It returns the
+// renaming.
 func (y *symmetry) canonical(s *state) *rename {
 	if y.renames == nil {
 		return nil
@@ -94,8 +94,8 @@ func (y *symmetry) canonical(s *state) *rename {
 	return by
 }
 
-// places are the clients' names in order, each within those that are alike. It
-// reports whether two of them could change places.
+// places orders the clients' names, each within its kind. It reports whether two of them could change
+// places.
 func (y *symmetry) places(order *[plan.MaxClients]uint64, n int) (to [plan.MaxClients]uint8, tied bool) {
 	for i := range n {
 		first, place := true, uint8(0)
@@ -117,8 +117,7 @@ func (y *symmetry) places(order *[plan.MaxClients]uint64, n int) (to [plan.MaxCl
 	return to, tied
 }
 
-// sorts reports whether clients that are alike stand in order after the
-// renaming.
+// sorts reports whether clients of a kind stand in order after the renaming.
 func (y *symmetry) sorts(r *rename, order *[plan.MaxClients]uint64) bool {
 	n := y.x.c.Clients
 	for i := range n {
@@ -153,7 +152,7 @@ func (y *symmetry) apply(s *state, r *rename) state {
 	return t
 }
 
-// less puts the states that are one but for names in order.
+// less orders states with the same clients under other names.
 func (s *state) less(t *state, n int) bool {
 	order := cmp.Or(cmp.Compare(s.content, t.content), cmp.Compare(s.prev, t.prev),
 		cmp.Compare(s.ghost.Writer, t.ghost.Writer), cmp.Compare(s.ghost.PrevWriter, t.ghost.PrevWriter),
@@ -182,13 +181,12 @@ func (y *symmetry) conn(r *rename, n uint16) uint16 {
 	return r.conns.Find(n, &y.frozen, func() uint16 { return y.x.trans.connRenamed(n, r) })
 }
 
-// request is what a write that is on its way is called after the renaming.
+// request renames a delayed write.
 func (y *symmetry) request(r *rename, n uint32) uint32 {
 	return r.requests.Find(n, &y.frozen, func() uint32 { return y.x.runs.request(r.request(y.x.runs.requests[n])) })
 }
 
-// node is what a node is called after the renaming: the same code with the
-// same history under other names.
+// node renames a node: the same code with the same history under other names.
 func (y *symmetry) node(r *rename, n uint32) uint32 {
 	return r.nodes.Find(n, &y.frozen, func() uint32 {
 		rs := y.x.runs

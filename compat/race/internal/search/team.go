@@ -62,12 +62,12 @@ func newTeam(x *search) *team {
 	return t
 }
 
-// worker is a search that puts what it finds on a sheet.
+// worker makes a search with its findings on a sheet.
 func (x *search) worker() search {
 	return search{c: x.c, judge: x.judge, runs: x.runs, trans: x.trans, names: x.names, tally: x.tally}
 }
 
-// begin has the workers expand the batch that begins at the frontier's n-th state. One alone does it in end.
+// begin has the workers expand the batch from the frontier's n-th state on. One alone does it in end.
 func (t *team) begin(n int) {
 	t.turn = 1 - t.turn
 	if len(t.workers) == 1 {
@@ -86,7 +86,7 @@ func (t *team) begin(n int) {
 	}
 }
 
-// end returns what all states of the batch lead to.
+// end returns the results of all states of the batch.
 func (t *team) end(n int) []lot {
 	t.done.Wait()
 	t.x.freeze(false)
@@ -105,7 +105,7 @@ func (t *team) end(n int) []lot {
 	return lots
 }
 
-// batch is the lots of a batch.
+// batch cuts a batch into lots.
 func (t *team) batch(n int) []lot {
 	states := min(batchSize, len(t.x.frontier)-n)
 	return t.lots[t.turn][:(states+lotSize-1)/lotSize]
@@ -119,7 +119,7 @@ func (s *sheet) clear() {
 	s.arrivals, s.ends, s.moves, s.broken = s.arrivals[:0], s.ends[:0], s.moves[:0], s.broken[:0]
 }
 
-// fill expands the states of a lot, the first of which is of's n-th.
+// fill expands the states of a lot, from of's n-th on.
 func (w *search) fill(l *lot, n int, of *search) {
 	l.clear()
 	l.left = l.left[:0]
@@ -141,7 +141,7 @@ func (w *search) put(of *search, n int) {
 	w.sheet.moves = append(w.sheet.moves, int32(w.transitions))
 }
 
-// knows is put, if all that it asks has been asked before.
+// knows does put, if all answers are known.
 func (w *search) knows(of *search, n int) (ok bool) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -155,7 +155,7 @@ func (w *search) knows(of *search, n int) (ok bool) {
 	return true
 }
 
-// note notes what a choice led to, for the search to admit in its turn.
+// note records a choice's result, for the search to admit later.
 func (s *sheet) note(x *search, t *state, b breaches, from link) {
 	if b[0].How != judge.None {
 		s.broken = append(s.broken, broke{int32(len(s.ends)), int32(len(s.arrivals)), from, b})
@@ -173,7 +173,7 @@ type reading struct {
 	state, arrivals, broken int
 }
 
-// take admits what the next state on the sheet leads to.
+// take admits the results of the next state on the sheet.
 func (r *reading) take(x *search) {
 	end := int(r.ends[r.state])
 	x.transitions += int(r.moves[r.state])
@@ -188,7 +188,7 @@ func (r *reading) take(x *search) {
 	r.state++
 }
 
-// take admits what the states of a lot lead to, in their order.
+// take admits the results of a lot's states, in their order.
 func (x *search) take(l *lot) {
 	x.seen.fetch(l.arrivals)
 	known, asked, left := reading{sheet: &l.sheet}, reading{sheet: &l.asked}, l.left

@@ -89,7 +89,7 @@ func newTransitions(c *plan.Setup, r *replies, a *Archive) (*transitions, error)
 
 func (t *transitions) close() { t.witness.close() }
 
-// ask asks what was not asked yet in this search.
+// ask asks a question for the first time in this search.
 func (t *transitions) ask(q inquiry) answered {
 	got, n := t.shelf.ask(q, t.witness)
 	if t.logs {
@@ -98,7 +98,7 @@ func (t *transitions) ask(q inquiry) answered {
 	return got
 }
 
-// content is the number of one of the archive's contents.
+// content numbers one of the archive's contents.
 func (t *transitions) content(id uint32) uint32 {
 	return t.ourContents.Find(id, &t.frozen, func() uint32 {
 		snap := t.archive.snapshot(id)
@@ -109,7 +109,7 @@ func (t *transitions) content(id uint32) uint32 {
 	})
 }
 
-// describe tells of a content all that is asked of it, with the deaths of its keys.
+// describe collects a content's properties, with the deaths of its keys.
 func (t *transitions) describe(snap oldredis.Snapshot, deaths []int32) content {
 	entries := snap.Entries(t.witness.s)
 	ct := content{snap: snap, ends: never, busy: embedded.Busy(t.c, entries), down: embedded.Down(entries)}
@@ -145,7 +145,7 @@ func (t *transitions) describe(snap oldredis.Snapshot, deaths []int32) content {
 	return ct
 }
 
-// key is the state of the key at a moment.
+// key returns the state of the key at a moment.
 func (t *transitions) key(n uint32, now int32) judge.KeyState {
 	c := &t.contents[n]
 	k := c.key
@@ -153,7 +153,7 @@ func (t *transitions) key(n uint32, now int32) judge.KeyState {
 	return k
 }
 
-// conn is the number of one of the archive's connections.
+// conn numbers one of the archive's connections.
 func (t *transitions) conn(id uint32) uint16 {
 	return uint16(t.ourConns.Find(id, &t.frozen, func() uint32 {
 		if len(t.conns) > 60000 {
@@ -164,7 +164,7 @@ func (t *transitions) conn(id uint32) uint16 {
 	}))
 }
 
-// connID is what an inquiry calls a connection.
+// connID names a connection for an inquiry.
 func (t *transitions) connID(n uint16) uint32 {
 	if n < newConn {
 		return 0
@@ -172,12 +172,12 @@ func (t *transitions) connID(n uint16) uint32 {
 	return 1 + t.connIDs[n]
 }
 
-// request is the archive's number of a request.
+// request returns the archive's number of a request.
 func (t *transitions) request(n uint32, r *client.Request) uint32 {
 	return t.requestIDs.Find(n, &t.frozen, func() uint32 { return t.archive.request(r) })
 }
 
-// reply is the input that one of the archive's replies is.
+// reply returns the input of one of the archive's replies.
 func (t *transitions) reply(id uint32) uint32 {
 	return t.ourReplies.Find(id, &t.frozen, func() uint32 { return t.replies.number(t.archive.replied(id)) })
 }
@@ -196,7 +196,7 @@ func (t *transitions) inquiry(what question, e execution) inquiry {
 	return inquiry{what: what, content: t.contents[e.content].id, now: e.now, request: t.request(e.req, e.of), conn: t.connID(e.conn), refused: uint8(e.refused)}
 }
 
-// do returns what the server does with a request, and the number under which it is remembered.
+// do returns the server's answer to a request, and its number in memory.
 func (t *transitions) do(e execution) (uint32, *executed) {
 	a, b := uint64(e.content)<<32|uint64(e.req), uint64(e.refused)<<48|uint64(uint32(e.now))<<16|uint64(e.conn)
 	id := t.done.Find(memo.PairOf(a, b), &t.frozen, func() uint32 {
@@ -213,8 +213,7 @@ func (t *transitions) do(e execution) (uint32, *executed) {
 	return id, &t.execs[id]
 }
 
-// watched returns what becomes of a connection that watches while another
-// client's request runs.
+// watched returns the fate of a watching connection while another client's request runs.
 func (t *transitions) watched(id uint32, e execution, watcher uint16) uint16 {
 	return t.seen.Find(memo.PairOf(uint64(id), uint64(watcher)), &t.frozen, func() uint16 {
 		q := t.inquiry(askWatched, e)
@@ -223,7 +222,7 @@ func (t *transitions) watched(id uint32, e execution, watcher uint16) uint16 {
 	})
 }
 
-// act returns what the server holds after something that no client asked for; see witness.perform.
+// act returns the server's content after an act of its own; see witness.perform.
 func (t *transitions) act(at uint32, now int32, verb plan.Verb, n int32) uint32 {
 	a, b := uint64(at)<<32|uint64(uint32(now)), uint64(verb)<<32|uint64(uint32(n))
 	return t.acts.Find(memo.PairOf(a, b), &t.frozen, func() uint32 {
@@ -231,7 +230,7 @@ func (t *transitions) act(at uint32, now int32, verb plan.Verb, n int32) uint32 
 	})
 }
 
-// actWatched is watched, for an act.
+// actWatched does watched, for an act.
 func (t *transitions) actWatched(at uint32, now int32, verb plan.Verb, n int32, watcher uint16) uint16 {
 	id := 1<<63 | uint64(verb)<<56 ^ memo.Mix(uint64(at)<<32|uint64(uint32(now)), uint64(uint32(n)))>>8
 	return t.seen.Find(memo.PairOf(id, uint64(watcher)), &t.frozen, func() uint16 {
@@ -245,12 +244,12 @@ func (t *transitions) free(n uint32, now int32) bool {
 	return t.ask(inquiry{what: askFree, content: t.contents[n].id, now: now, request: t.asker}).yes
 }
 
-// renamed is what a content is called under other names.
+// renamed renames a content.
 func (t *transitions) renamed(n uint32, r *rename) uint32 {
 	return t.content(t.ask(inquiry{what: askRename, content: t.contents[n].id, rename: uint8(packed(r.to))}).content)
 }
 
-// connRenamed is what a connection is called under other names.
+// connRenamed renames a connection.
 func (t *transitions) connRenamed(n uint16, r *rename) uint16 {
 	return t.conn(t.ask(inquiry{what: askConn, conn: t.connID(n), rename: uint8(packed(r.to))}).conn)
 }

@@ -8,14 +8,14 @@ import (
 // first of them is run for all: a client's node has a twin among the first one's, and what leads on
 // from it is looked up there, with the two clients' names exchanged.
 
-// mirror is run for a client that is like an earlier one.
+// mirror runs a client by an earlier one of its kind.
 func (rs *Runs) mirror(n, input uint32) edge {
 	client := rs.nodes[n].client
 	there := rs.child(rs.twin(n), rs.swapInput(client, input))
 	return edge{to: rs.counterpart(client, there.to, n, input), closed: there.closed(), results: rs.ended[there.rest>>1]}
 }
 
-// twin is the first client's node that is like n.
+// twin returns the first client's node of the same kind as n.
 func (rs *Runs) twin(n uint32) uint32 {
 	at := &rs.nodes[n]
 	if at.orphan {
@@ -24,7 +24,7 @@ func (rs *Runs) twin(n uint32) uint32 {
 	return at.twin - 1
 }
 
-// counterpart is a client's node whose twin is there; the client comes to it from n by an input.
+// counterpart finds a client's node with a given twin, from n by an input.
 func (rs *Runs) counterpart(who uint8, there, n, input uint32) uint32 {
 	node := rs.nodes[there]
 	if node.orphan {

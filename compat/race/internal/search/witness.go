@@ -34,7 +34,7 @@ func (w *witness) close() {
 	}
 }
 
-// begin is what the server holds when everything begins. It is asked first.
+// begin returns the server's content at the beginning. It is asked first.
 func (w *witness) begin() (uint32, error) {
 	if err := embedded.Given(w.c, w.s); err != nil {
 		return 0, err
@@ -95,7 +95,7 @@ func (w *witness) answer(q inquiry) answered {
 	return answered{conn: a.connection(w.watcher.State())}
 }
 
-// deaths are the first moments at which the server takes each key for dead; never if it has no TTL.
+// deaths returns each key's first moment of death; never if it has no TTL.
 func (w *witness) deaths(snap oldredis.Snapshot) []int32 {
 	entries := snap.Entries(w.s)
 	list := make([]int32, len(entries))
@@ -117,8 +117,8 @@ func (w *witness) death(snap oldredis.Snapshot, e oldredis.Entry) int32 {
 	return int32(after)
 }
 
-// perform has the server do something that no client asked for. n is until when time passes, or which
-// server of several does it.
+// perform makes an act of the server's own. n is until when time passes, or which server of several
+// does it.
 func (w *witness) perform(verb plan.Verb, now, n int32) {
 	passes := time.Duration(n-now) * time.Millisecond
 	switch verb {

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// WriteJSON writes the trace in the form that [ReadTrace] reads.
+// WriteJSON writes the trace for [ReadTrace].
 //
 // # The format
 //
@@ -42,8 +42,7 @@ func (t Trace) WriteJSON(w io.Writer) error {
 	return e.Encode(t)
 }
 
-// ReadTrace reads a trace that was written by [Trace.WriteJSON], or by hand,
-// and checks that it is one that can be shown.
+// ReadTrace reads a trace, from [Trace.WriteJSON] or by hand, and checks it for renderers.
 func ReadTrace(r io.Reader) (Trace, error) {
 	var t Trace
 	d := json.NewDecoder(r)
@@ -62,7 +61,7 @@ func ReadTrace(r io.Reader) (Trace, error) {
 	return t, nil
 }
 
-// check finds what a renderer would stumble over.
+// check rejects a trace unfit for a renderer.
 func (t Trace) check() error {
 	if len(t.Clients) == 0 {
 		return errors.New("a trace without clients")

@@ -41,7 +41,7 @@ type Trace struct {
 	Instead string   `json:"instead,omitempty"` // what our library does instead
 }
 
-// ReplayLine is the command that runs the trace again.
+// ReplayLine returns the command for the same trace.
 func (t Trace) ReplayLine() string {
 	return "setnxlock race replay '" + strings.ReplaceAll(t.Schedule, "'", `'\''`) + "'"
 }

@@ -111,7 +111,7 @@ func servers() []string {
 	return slices.Concat(oldredis.Versions(), oldredis.Profiles(), oldredis.Today())
 }
 
-// chooseServer checks a server's name; it suggests none, as neighbours differ.
+// chooseServer checks a server's name, and lists all of them in its error.
 func chooseServer(value string) error {
 	if slices.Contains(servers(), value) {
 		return nil

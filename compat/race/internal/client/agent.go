@@ -27,7 +27,7 @@ type Agent struct {
 	Ask     func(Request) Answer
 	Leaving bool // it has been stopped: nothing is asked any more
 
-	Stance
+	State
 	Results []Result // since the engine last looked
 	Closed  bool     // a connection was closed since then
 	fresh   bool     // the clock was read and nothing asked since
@@ -112,7 +112,7 @@ func (a *Agent) now() time.Time {
 
 // Run makes one attempt: it takes the lock, works, and releases.
 func (a *Agent) Run(k int) {
-	a.Stance = Stance{Attempt: k, Asked: -1}
+	a.State = State{Attempt: k, Asked: -1}
 	a.Issued, a.asks, a.fresh, a.answered = 0, 0, false, false
 	a.Memory = memory{}
 	a.lock, a.leased, a.current, a.Open, a.timer, a.due, a.renewed, a.sent, a.times = nil, compat.Lease{}, nil, 0, nil, 0, nil, 0, 0

@@ -134,11 +134,11 @@ func New(c *plan.Setup) *Judge {
 	return j
 }
 
-// Stances are the clients'.
-type Stances [plan.MaxClients]*client.Stance
+// States are the clients'.
+type States [plan.MaxClients]*client.State
 
 // valid reports whether a client holds the lock by its own clock.
-func (j *Judge) valid(st *Stances, i int, now int64) bool {
+func (j *Judge) valid(st *States, i int, now int64) bool {
 	return st[i].Holds && now+j.Skew[i] < st[i].Until
 }
 
@@ -152,7 +152,7 @@ type Effect struct {
 
 // Command judges client i's command. What arrives when the attempt is over that sent it is nobody's
 // lock: the client that is then refused is told the truth.
-func (j *Judge) Command(g *Ghost, st *Stances, i int, now int64, e Effect) Breach {
+func (j *Judge) Command(g *Ghost, st *States, i int, now int64, e Effect) Breach {
 	before, after := e.Before, e.After
 	if j.Progress && after.Alive && before.Present && !before.Alive && before.Value == after.Value && g.Writer != uint8(i+1) {
 		return Breach{How: revived, Who: uint8(i)}
@@ -251,7 +251,7 @@ func (g *Ghost) leaves(client int) {
 // Result judges how an operation of client i ended. st is the client as it
 // goes on from there; stands says that the value of its lease is on the server,
 // if the lock is one of members.
-func (j *Judge) Result(g *Ghost, st *client.Stance, i int, now int64, r client.Result, stands bool) Breach {
+func (j *Judge) Result(g *Ghost, st *client.State, i int, now int64, r client.Result, stands bool) Breach {
 	m, own := &g.Mark[i], now+j.Skew[i]
 	if r.Op == client.OpAgain {
 		g.leaves(i)
@@ -304,7 +304,7 @@ func (j *Judge) Result(g *Ghost, st *client.Stance, i int, now int64, r client.R
 
 // Turn records the end of client i's attempt, for it and for waiting clients. Who comes in in the
 // midst of another's attempt, or was on its way when that was refused, passes nobody by.
-func (j *Judge) Turn(g *Ghost, st *Stances, i int, r client.Result) Breach {
+func (j *Judge) Turn(g *Ghost, st *States, i int, r client.Result) Breach {
 	if !j.fair || r.Op != client.OpAcquire {
 		return Breach{}
 	}
@@ -343,7 +343,7 @@ func (g *Ghost) fenced(rank uint8, fence int64) bool {
 }
 
 // Write judges a write to the storage.
-func (j *Judge) Write(g *Ghost, st *client.Stance, i int) (accepted bool, b Breach) {
+func (j *Judge) Write(g *Ghost, st *client.State, i int) (accepted bool, b Breach) {
 	if j.c.Fence && uint8(min(st.Fence, 255)) < g.StoredFence {
 		return false, b
 	}
@@ -359,7 +359,7 @@ func (j *Judge) Write(g *Ghost, st *client.Stance, i int) (accepted bool, b Brea
 }
 
 // State judges the holders in a state.
-func (j *Judge) State(st *Stances, now int64) Breach {
+func (j *Judge) State(st *States, now int64) Breach {
 	if !j.exclusion {
 		return Breach{}
 	}
@@ -387,7 +387,7 @@ func (j *Judge) State(st *Stances, now int64) Breach {
 
 // Tidy forgets a client's history beyond the invariants' needs, so states without another difference
 // are one.
-func (j *Judge) Tidy(g *Ghost, st *Stances) {
+func (j *Judge) Tidy(g *Ghost, st *States) {
 	if !j.Tracks {
 		for i := range j.c.Clients {
 			g.Mark[i].Bits &= Stall | turns

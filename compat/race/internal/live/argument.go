@@ -21,7 +21,7 @@ func (s *narrator) argue() {
 		return
 	}
 	at := t.Verdict.Step - 1
-	e, d := t.Events[at], s.deeds[at]
+	e, d := t.Events[at], s.outcomes[at]
 	for i := range s.w.Players {
 		if since, until := s.heldSince(i, at); since > 0 {
 			t.Argument.Let = append(t.Argument.Let, fmt.Sprintf("%s hold %s from step %d until t=%s by its own clock", name(i), t.Key, since, trace.Seconds(until)))
@@ -52,7 +52,7 @@ func (s *narrator) heldSince(i, n int) (since int, until int64) {
 
 func (s *narrator) crashedAt(i, n int) int {
 	for k := n; k >= 0; k-- {
-		if c := s.deeds[k].choice; c.Verb == plan.Crash && c.Client == i {
+		if c := s.outcomes[k].choice; c.Verb == plan.Crash && c.Client == i {
 			return k + 1
 		}
 	}
@@ -60,7 +60,7 @@ func (s *narrator) crashedAt(i, n int) int {
 }
 
 // because finds the last change of the key before the violation with an earlier read behind it.
-func (s *narrator) because(at int, d *Deed) []string {
+func (s *narrator) because(at int, d *Outcome) []string {
 	var list []string
 	for n := at; n >= 0; n-- {
 		e := s.trace.Events[n]

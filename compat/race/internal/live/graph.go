@@ -159,7 +159,7 @@ func (g *grapher) visit(j junction) (n int, fresh bool, err error) {
 	}
 	defer w.Close()
 	s := newNarrator(w)
-	var d = &Deed{}
+	var d = &Outcome{}
 	for _, c := range j.path {
 		if d, err = w.Apply(c); err != nil {
 			return 0, false, err

@@ -32,7 +32,7 @@ var told = map[plan.Verb]struct{ note, why string }{
 }
 
 // note describes an event without a command, in few words.
-func (s *narrator) note(d *Deed) string {
+func (s *narrator) note(d *Outcome) string {
 	note := told[d.choice.Verb].note
 	switch d.choice.Verb {
 	case plan.Pass, plan.PassUnreaped:
@@ -64,11 +64,11 @@ func (s *narrator) note(d *Deed) string {
 }
 
 // clock reads the client's clock.
-func (s *narrator) clock(d *Deed) string {
+func (s *narrator) clock(d *Outcome) string {
 	return trace.Seconds(s.w.Now + s.w.Judge.Skew[d.choice.Client])
 }
 
-func (s *narrator) fenceText(d *Deed) string {
+func (s *narrator) fenceText(d *Outcome) string {
 	if !s.w.c.Fence {
 		return ""
 	}
@@ -76,7 +76,7 @@ func (s *narrator) fenceText(d *Deed) string {
 }
 
 // why writes one sentence: the client's reason, or the event's meaning.
-func (s *narrator) why(d *Deed) string {
+func (s *narrator) why(d *Outcome) string {
 	why := told[d.choice.Verb].why
 	switch c := d.choice; {
 	case c.Verb == plan.Pass || c.Verb == plan.Jump && c.Server == 0:
@@ -170,7 +170,7 @@ func outcomeText(r client.Result) string {
 }
 
 // reason explains a client's command by its phase.
-func (s *narrator) reason(d *Deed) string {
+func (s *narrator) reason(d *Outcome) string {
 	switch {
 	case d.write && !d.taken:
 		return "the storage has seen a newer fence, and refuses"
@@ -203,7 +203,7 @@ func (s *narrator) reason(d *Deed) string {
 }
 
 // inVain returns text, the reason for a single command, if the reply says: nothing done.
-func inVain(d *Deed, first, text string) string {
+func inVain(d *Outcome, first, text string) string {
 	if len(d.Cmds) != 1 || len(d.replies) != 1 || d.lost != "" {
 		return ""
 	}

@@ -54,14 +54,14 @@ func (p *player) play(yield func(client.Request) bool) {
 	for k := range p.Setup.Attempts {
 		p.Run(k)
 	}
-	p.Stance = client.Stance{Phase: client.Finished, Attempt: p.Setup.Attempts, Asked: -1}
+	p.State = client.State{Phase: client.Finished, Attempt: p.Setup.Attempts, Asked: -1}
 	for {
 		p.Ask(client.Request{Kind: client.Ends})
 	}
 }
 
 // act makes a client's choice.
-func (w *World) act(d *Deed, c plan.Choice) error {
+func (w *World) act(d *Outcome, c plan.Choice) error {
 	p := w.Players[c.Client]
 	name := fmt.Sprintf("C%d", c.Client+1)
 	switch {
@@ -93,7 +93,7 @@ func (w *World) act(d *Deed, c plan.Choice) error {
 }
 
 // step runs a client to the next place where it can be stopped.
-func (w *World) step(d *Deed, c plan.Choice) error {
+func (w *World) step(d *Outcome, c plan.Choice) error {
 	i := c.Client
 	p := w.Players[i]
 	faulty := c.Verb == plan.Drop || c.Verb == plan.Sever || c.Verb == plan.Cut || c.Verb == plan.Refuse ||
@@ -120,7 +120,7 @@ func (w *World) step(d *Deed, c plan.Choice) error {
 		}
 		d.write = true
 		var b judge.Breach
-		d.taken, b = w.Judge.Write(&w.ghost, &p.Stance, i)
+		d.taken, b = w.Judge.Write(&w.ghost, &p.State, i)
 		d.broke(b)
 		w.resume(d, i, client.Answer{})
 		return nil
@@ -149,7 +149,7 @@ func (w *World) step(d *Deed, c plan.Choice) error {
 }
 
 // along runs client i to its next stop.
-func (w *World) along(d *Deed, i int) error {
+func (w *World) along(d *Outcome, i int) error {
 	p := w.Players[i]
 	for {
 		switch {
@@ -165,12 +165,12 @@ func (w *World) along(d *Deed, i int) error {
 	}
 }
 
-func (w *World) readClock(d *Deed, i int) {
+func (w *World) readClock(d *Outcome, i int) {
 	w.resume(d, i, client.Answer{Now: w.Now + w.Judge.Skew[i]})
 }
 
 // send runs client i's command, or loses it.
-func (w *World) send(d *Deed, i int, c plan.Choice) error {
+func (w *World) send(d *Outcome, i int, c plan.Choice) error {
 	p, verb := w.Players[i], c.Verb
 	r := p.Pending
 	refused := 0
@@ -198,7 +198,7 @@ func (w *World) send(d *Deed, i int, c plan.Choice) error {
 			d.Cmds = append(d.Cmds, cmds...)
 		}
 		d.lost, got.Lost = "late", true
-		w.late = &flown{i, p.conn, append([][][]string{r.Cmds}, r.Rest...)}
+		w.late = &delayedWrite{i, p.conn, append([][][]string{r.Cmds}, r.Rest...)}
 		w.ghost.Late = uint8(i + 1)
 		p.conn = nil
 	case p.cut || verb == plan.Sever || verb == plan.Cut:
@@ -232,7 +232,7 @@ func (w *World) send(d *Deed, i int, c plan.Choice) error {
 }
 
 // execute runs a command on the server; the server refuses part nth of it, counted from 1.
-func (w *World) execute(d *Deed, i int, r client.Request, refused int) client.Answer {
+func (w *World) execute(d *Outcome, i int, r client.Request, refused int) client.Answer {
 	p := w.Players[i]
 	if r.Server > 0 && embedded.Down(w.Server.Snapshot().Entries(w.Server))&(1<<r.Server) != 0 {
 		return client.Answer{Lost: true}
@@ -243,15 +243,15 @@ func (w *World) execute(d *Deed, i int, r client.Request, refused int) client.An
 	return w.run(d, i, p.conn, r.Cmds, refused, false)
 }
 
-// A flown is a write on its way, with its connection.
-type flown struct {
+// A delayedWrite is a write on its way, with its connection.
+type delayedWrite struct {
 	client int
 	conn   *oldredis.Conn // nil: none was in use
 	write  [][][]string
 }
 
 // arrive delivers the delayed write. Nobody hears of its replies.
-func (w *World) arrive(d *Deed, i int) error {
+func (w *World) arrive(d *Outcome, i int) error {
 	f := w.late
 	if f == nil || f.client != i {
 		return disabled("nothing of C%d's is on its way", i+1)
@@ -275,28 +275,28 @@ func (w *World) arrive(d *Deed, i int) error {
 }
 
 // run sends client i's commands over a connection, late if it was given up.
-func (w *World) run(d *Deed, i int, conn *oldredis.Conn, cmds [][]string, refused int, late bool) client.Answer {
+func (w *World) run(d *Outcome, i int, conn *oldredis.Conn, cmds [][]string, refused int, late bool) client.Answer {
 	e, content, was := judge.Effect{Before: w.key(), Late: late}, w.Server.Snapshot(), w.onKeys()
-	w.onlooker.SetState(oldredis.ConnState{Watched: []oldredis.WatchedKey{{Key: w.c.Stands()}}})
+	w.observer.SetState(oldredis.ConnState{Watched: []oldredis.WatchedKey{{Key: w.c.Stands()}}})
 	replies, err := embedded.RunRefusing(w.Server, conn, cmds, refused)
-	e.Touched = w.onlooker.Dirty()
-	w.onlooker.SetState(oldredis.ConnState{})
+	e.Touched = w.observer.Dirty()
+	w.observer.SetState(oldredis.ConnState{})
 	e.After, e.Wrote = w.key(), w.Server.Snapshot().ContentKey() != content.ContentKey()
 	if e.Wrote {
 		w.Before, w.wrote = content, maps.Clone(w.writers)
 	}
 	w.writes(was, uint8(i+1))
 	if w.Judge.Form != plan.OneKey {
-		d.broke(w.Judge.Values(&w.ghost, w.Stances(), i, w.Now,
-			w.standing(content.Entries(w.Server), w.Server.Snapshot().Entries(w.Server))))
+		d.broke(w.Judge.Values(&w.ghost, w.States(), i, w.Now,
+			w.liveValues(content.Entries(w.Server), w.Server.Snapshot().Entries(w.Server))))
 	} else {
-		d.broke(w.Judge.Command(&w.ghost, w.Stances(), i, w.Now, e))
+		d.broke(w.Judge.Command(&w.ghost, w.States(), i, w.Now, e))
 	}
 	return client.Answer{Replies: replies, Lost: err != nil}
 }
 
 // resume gives client i its answer and lets it run to its next request.
-func (w *World) resume(d *Deed, i int, got client.Answer) {
+func (w *World) resume(d *Outcome, i int, got client.Answer) {
 	p := w.Players[i]
 	p.reply = got
 	p.heard = memo.Mix(p.heard, memo.Text(uint64(got.Now)<<1|memo.Truth(got.Lost), embedded.ReplyKey(got.Replies)))
@@ -320,8 +320,8 @@ func (w *World) resume(d *Deed, i int, got client.Answer) {
 		}
 		stands := w.Judge.Form == plan.Members && r.Op == client.OpAcquire && p.Value != "" &&
 			judge.Stands(w.Server.Snapshot().Entries(w.Server), p.Value)
-		d.broke(w.Judge.Result(&w.ghost, &p.Stance, i, w.Now, r, stands))
-		d.broke(w.Judge.Turn(&w.ghost, w.Stances(), i, r))
+		d.broke(w.Judge.Result(&w.ghost, &p.State, i, w.Now, r, stands))
+		d.broke(w.Judge.Turn(&w.ghost, w.States(), i, r))
 	}
 	p.Results = p.Results[:0]
 }
@@ -334,9 +334,9 @@ func (w *World) hangUp(p *player) {
 	p.conn, p.cut = nil, false
 }
 
-// standing is the same in a world, over two of its contents.
-func (w *World) standing(before, after []oldredis.Entry) *judge.Standing {
-	s := &judge.Standing{Any: embedded.Busy(w.c, before) || embedded.Busy(w.c, after)}
+// liveValues is the same in a world, over two of its contents.
+func (w *World) liveValues(before, after []oldredis.Entry) *judge.LiveValues {
+	s := &judge.LiveValues{Any: embedded.Busy(w.c, before) || embedded.Busy(w.c, after)}
 	if w.Judge.Form == plan.Members {
 		for k, p := range w.Players {
 			if p.Value != "" {

@@ -58,13 +58,13 @@ func (w *World) resting(i int) bool {
 	return p == client.Idle || p == client.Finished
 }
 
-// A narrator turns deeds into a Trace.
+// A narrator turns outcomes into a Trace.
 type narrator struct {
-	w     *World
-	trace trace.Trace
-	deeds []*Deed
-	store *trace.Storage
-	prev  trace.Server
+	w        *World
+	trace    trace.Trace
+	outcomes []*Outcome
+	store    *trace.Storage
+	prev     trace.Server
 }
 
 func newNarrator(w *World) *narrator {
@@ -90,8 +90,8 @@ func newNarrator(w *World) *narrator {
 
 func name(client int) string { return fmt.Sprintf("C%d", client+1) }
 
-// add adds the event of a deed.
-func (s *narrator) add(d *Deed) {
+// add adds the event of a outcome.
+func (s *narrator) add(d *Outcome) {
 	w, c := s.w, d.choice
 	e := trace.Event{N: len(s.trace.Events) + 1, At: w.Now, Lost: d.lost}
 	switch {
@@ -123,7 +123,7 @@ func (s *narrator) add(d *Deed) {
 	}
 	s.prev = e.Server
 	s.trace.Events = append(s.trace.Events, e)
-	s.deeds = append(s.deeds, d)
+	s.outcomes = append(s.outcomes, d)
 }
 
 // server reads the server's state.
@@ -225,8 +225,8 @@ func contents(e oldredis.Entry) string {
 	return e.Type
 }
 
-// beliefs reads the clients' beliefs after a deed.
-func (s *narrator) beliefs(d *Deed) map[string]trace.Belief {
+// beliefs reads the clients' beliefs after a outcome.
+func (s *narrator) beliefs(d *Outcome) map[string]trace.Belief {
 	all := make(map[string]trace.Belief, len(s.w.Players))
 	for i, p := range s.w.Players {
 		b := trace.Belief{Now: s.w.Now + s.w.Judge.Skew[i], Until: -1, Fence: p.Fence}

@@ -24,14 +24,14 @@ type World struct {
 	Server   *oldredis.Server
 	probe    *embedded.Probe
 	Now      int64
-	onlooker *oldredis.Conn // sees whether the key is touched
+	observer *oldredis.Conn // sees whether the key is touched
 	Players  []*player
 	ghost    judge.Ghost
 	values   map[string]uint32
 	Before   oldredis.Snapshot // the server's content before the last write
 	writers  map[string]uint8  // who wrote what stands on the key, by server: 1 + the client, or somebody
 	wrote    map[string]uint8  // the same before the last write
-	late     *flown            // a write that was given up and is on its way
+	late     *delayedWrite     // a write that was given up and is on its way
 	Crashes  bool              // a client that is not at rest may as well be dead: ask for progress everywhere
 }
 
@@ -42,7 +42,7 @@ func NewWorld(c *plan.Setup) (*World, error) {
 		return nil, err
 	}
 	w := &World{c: c, Judge: judge.New(c), Server: s, values: map[string]uint32{"": 0},
-		onlooker: s.Dial().(*oldredis.Conn)}
+		observer: s.Dial().(*oldredis.Conn)}
 	if err := embedded.Given(c, s); err != nil {
 		s.Close()
 		return nil, err
@@ -61,7 +61,7 @@ func NewWorld(c *plan.Setup) (*World, error) {
 		w.Players = append(w.Players, p)
 		p.Pending, _ = p.next()
 	}
-	w.Judge.Tidy(&w.ghost, w.Stances())
+	w.Judge.Tidy(&w.ghost, w.States())
 	return w, nil
 }
 
@@ -76,11 +76,11 @@ func (w *World) Close() {
 	}
 }
 
-// Stances returns the clients' states.
-func (w *World) Stances() *judge.Stances {
-	var st judge.Stances
+// States returns the clients' states.
+func (w *World) States() *judge.States {
+	var st judge.States
 	for i, p := range w.Players {
-		st[i] = &p.Stance
+		st[i] = &p.State
 	}
 	return &st
 }
@@ -135,8 +135,8 @@ func (w *World) value(v string) uint32 {
 // byClient reports whether a choice is a client's own.
 func byClient(c plan.Choice) bool { return c.Verb < plan.Pass }
 
-// A Deed is what one choice did, for the narrator.
-type Deed struct {
+// A Outcome is what one choice did, for the narrator.
+type Outcome struct {
 	choice  plan.Choice
 	read    bool // the client read its clock
 	write   bool // it wrote to the storage,
@@ -157,8 +157,8 @@ func (e Disabled) Error() string { return "race: not enabled: " + e.why }
 func disabled(format string, args ...any) error { return Disabled{fmt.Sprintf(format, args...)} }
 
 // Apply makes one choice. Run is for the caller to repeat.
-func (w *World) Apply(c plan.Choice) (*Deed, error) {
-	d := &Deed{choice: c}
+func (w *World) Apply(c plan.Choice) (*Outcome, error) {
+	d := &Outcome{choice: c}
 	var err error
 	if byClient(c) {
 		if c.Client >= len(w.Players) {
@@ -171,7 +171,7 @@ func (w *World) Apply(c plan.Choice) (*Deed, error) {
 	if err != nil {
 		return nil, err
 	}
-	st := w.Stances()
+	st := w.States()
 	w.Judge.Tidy(&w.ghost, st)
 	d.broke(w.Judge.State(st, w.Now))
 	if d.Breach.How == judge.None && w.Judge.Progress && (w.Crashes || w.atRest()) && !w.free() {
@@ -181,7 +181,7 @@ func (w *World) Apply(c plan.Choice) (*Deed, error) {
 }
 
 // broke notes the first breach of a step.
-func (d *Deed) broke(b judge.Breach) {
+func (d *Outcome) broke(b judge.Breach) {
 	if d.Breach.How == judge.None {
 		d.Breach = b
 	}
@@ -205,7 +205,7 @@ func (w *World) free() bool {
 }
 
 // serve makes a choice of the server's or of time.
-func (w *World) serve(d *Deed, c plan.Choice) error {
+func (w *World) serve(d *Outcome, c plan.Choice) error {
 	if several := w.c.Servers() > 0; several != (c.Server > 0) && (c.Verb == plan.Evict || c.Verb == plan.Restart || c.Verb == plan.Failover || c.Verb == plan.Down) {
 		return disabled("of one server it is said of redis, of several of S1, S2 and so on")
 	}

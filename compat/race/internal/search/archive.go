@@ -106,8 +106,8 @@ func (a *Archive) shelf(c *plan.Setup) *shelf {
 	return s
 }
 
-// ask returns the server's earlier answer, or asks the witness.
-func (s *shelf) ask(q inquiry, w *witness) (answered, noted) {
+// ask returns the server's earlier answer, or asks the probeServer.
+func (s *shelf) ask(q inquiry, w *probeServer) (answered, noted) {
 	s.mu.Lock()
 	id := s.inquiries.number(q, q)
 	if n := s.known(id); n > 0 {
@@ -134,7 +134,7 @@ func (s *shelf) known(id uint32) uint32 {
 }
 
 // begins returns the server's content at the beginning.
-func (s *shelf) begins(c *plan.Setup, call func() (*witness, error)) (uint32, error) {
+func (s *shelf) begins(c *plan.Setup, call func() (*probeServer, error)) (uint32, error) {
 	given := strings.Join(c.Given, "\n")
 	s.mu.Lock()
 	n, ok := s.first[given]

@@ -17,7 +17,7 @@ import (
 //
 // Up to it nothing changes. The moment at which a TTL is just over is none:
 // the key is alive in it, as it was before.
-func moment(c *plan.Setup, st *judge.Stances, skew *[plan.MaxClients]int64, now int32, ct *content) int32 {
+func moment(c *plan.Setup, st *judge.States, skew *[plan.MaxClients]int64, now int32, ct *content) int32 {
 	first := never
 	next := func(ms int64) {
 		if ms > int64(now) && ms < int64(first) {

@@ -176,8 +176,8 @@ func (k *walker) time(s stand) (list []macro) {
 	}
 	w := k.world(s.path)
 	snap := w.Server.Snapshot()
-	ct := k.trans.describe(snap, k.trans.witness.deaths(snap))
-	until := moment(k.c, w.Stances(), &w.Judge.Skew, int32(w.Now), &ct)
+	ct := k.trans.describe(snap, k.trans.probeServer.deaths(snap))
+	until := moment(k.c, w.States(), &w.Judge.Skew, int32(w.Now), &ct)
 	by := plan.Choice{Verb: plan.Pass}
 	if until < 1<<20 {
 		by.By = plan.Instant(int64(until)).Sub(plan.Instant(w.Now))

@@ -30,15 +30,15 @@ func Prove(ctx context.Context, c *plan.Setup, rs *Runs, a *Archive) (*Proof, er
 // search.
 func (p *Proof) HoldsOn(c *plan.Setup, a *Archive) (bool, error) {
 	s := a.shelf(c)
-	var w *witness // made when it is needed
+	var w *probeServer // made when it is needed
 	defer func() {
 		if w != nil {
 			w.close()
 		}
 	}()
-	call := func() (_ *witness, err error) {
+	call := func() (_ *probeServer, err error) {
 		if w == nil {
-			w, err = newWitness(c, a)
+			w, err = newProbeServer(c, a)
 		}
 		return w, err
 	}

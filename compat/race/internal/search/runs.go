@@ -16,17 +16,17 @@ import (
 // The code is deterministic, so that this says all. What it received in earlier
 // attempts is forgotten.
 type node struct {
-	kind    client.RequestKind
-	first   bool // see request
-	last    bool
-	along   bool // see request
-	toLearn bool // it reads its clock to learn whether what it was given still lasts
-	local   client.Locality
-	client  uint8
-	orphan  bool   // a root
-	req     uint32 // number of the request, if kind is sends
-	twin    uint32 // 1 + the node of the first client that is alike; 0: this client's own code was run
-	client.Stance
+	kind     client.RequestKind
+	first    bool // see request
+	last     bool
+	along    bool // see request
+	toLearn  bool // it reads its clock to learn whether what it was given still lasts
+	local    client.Locality
+	client   uint8
+	orphan   bool   // a root
+	req      uint32 // number of the request, if kind is sends
+	sameNode uint32 // 1 + the node of the first client that is alike; 0: this client's own code was run
+	client.State
 	shape  uint64 // equal for nodes that differ in who is called what
 	parent uint32
 	input  uint32
@@ -69,21 +69,21 @@ func isClock(input uint32) bool { return input&clockInput != 0 && input != input
 // from the beginning of the attempt, fed with what it received then, up to the
 // first thing it has not received yet.
 type Runs struct {
-	c        *plan.Setup
-	nodes    []node
-	children memo.Table[memo.Word, hop] // by node and input
-	ended    results
-	twins    map[[2]uint32]uint32      // client, node of its twin → node
-	swapped  []memo.Names[uint32]      // of each client, input → what its twin receives
-	roots    [plan.MaxClients][]uint32 // by attempt; the last one is the end
-	requests []client.Request
-	byText   map[string]uint32
-	replies  *replies
-	known    map[identity]uint32
-	timeless [client.OpAgain]bool // operations that were found to ignore the time
-	ran      int
-	feed     []uint32
-	frozen   memo.Frozen
+	c         *plan.Setup
+	nodes     []node
+	children  memo.Table[memo.Word, hop] // by node and input
+	ended     results
+	sameNodes map[[2]uint32]uint32      // client, node of its sameNode → node
+	swapped   []memo.Names[uint32]      // of each client, input → what its sameNode receives
+	roots     [plan.MaxClients][]uint32 // by attempt; the last one is the end
+	requests  []client.Request
+	byText    map[string]uint32
+	replies   *replies
+	known     map[identity]uint32
+	timeless  [client.OpAgain]bool // operations that were found to ignore the time
+	ran       int
+	feed      []uint32
+	frozen    memo.Frozen
 }
 
 // An identity is what makes two nodes the same.
@@ -95,7 +95,7 @@ type identity struct {
 	req         uint32
 	issued      int
 	open        int
-	stance      client.Stance
+	clientState client.State
 	past, now   uint64
 }
 
@@ -103,17 +103,17 @@ type identity struct {
 // it.
 func NewRuns(c *plan.Setup) *Runs {
 	rs := &Runs{c: c, byText: map[string]uint32{}, replies: newReplies(), known: map[identity]uint32{}, ended: results{nil},
-		twins: map[[2]uint32]uint32{}, swapped: make([]memo.Names[uint32], c.Clients)}
+		sameNodes: map[[2]uint32]uint32{}, swapped: make([]memo.Names[uint32], c.Clients)}
 	if !c.KeepHistory {
 		rs.timeless = [client.OpAgain]bool{client.OpInspect: true}
 	}
 	for i := range c.Clients {
 		for k := range c.Attempts {
-			n := node{Stance: client.Stance{Attempt: k, Asked: -1}, kind: client.ReadsClock, client: uint8(i), orphan: true,
+			n := node{State: client.State{Attempt: k, Asked: -1}, kind: client.ReadsClock, client: uint8(i), orphan: true,
 				shape: memo.Mix(uint64(k), uint64(rs.sort(i)))}
 			rs.roots[i] = append(rs.roots[i], rs.add(n))
 		}
-		end := node{Stance: client.Stance{Phase: client.Finished, Attempt: c.Attempts, Asked: -1}, kind: client.Ends, client: uint8(i), orphan: true,
+		end := node{State: client.State{Phase: client.Finished, Attempt: c.Attempts, Asked: -1}, kind: client.Ends, client: uint8(i), orphan: true,
 			shape: memo.Mix(uint64(c.Attempts), uint64(rs.sort(i)))}
 		rs.roots[i] = append(rs.roots[i], rs.add(end))
 	}
@@ -169,13 +169,13 @@ func (rs *Runs) run(n, input uint32) edge {
 		e.to = rs.roots[from.client][from.Attempt+1]
 		return e
 	}
-	next := node{Stance: p.Stance, kind: p.at.Kind, first: p.at.First, last: p.at.Last, client: from.client,
+	next := node{State: p.State, kind: p.at.Kind, first: p.at.First, last: p.at.Last, client: from.client,
 		parent: n, input: input, along: p.at.Along, toLearn: p.at.Kind == client.ReadsClock && p.Got}
 	if p.at.Kind == client.Sends {
 		next.req, next.local = rs.request(p.at), p.at.Local()
 	}
 	id := identity{client: next.client, kind: next.kind, first: next.first, last: next.last, along: next.along, req: next.req,
-		issued: p.Issued, open: p.Open, stance: p.Stance, past: p.Memory.Past.Exact, now: p.Memory.Now.Exact}
+		issued: p.Issued, open: p.Open, clientState: p.State, past: p.Memory.Past.Exact, now: p.Memory.Now.Exact}
 	to, ok := rs.known[id]
 	if !ok || rs.c.KeepHistory {
 		next.shape = rs.shape(&p)
@@ -213,7 +213,7 @@ func (rs *Runs) proceed(n, input uint32) played {
 func (rs *Runs) shape(p *played) uint64 {
 	who := p.ID
 	f := client.Fact{}
-	st := &p.Stance
+	st := &p.State
 	for _, n := range [...]uint64{
 		uint64(rs.sort(who)), uint64(st.Phase), uint64(st.Attempt), memo.Truth(st.Holds), uint64(st.Until),
 		uint64(st.Fence), uint64(st.Asked), memo.Truth(st.Lossy), memo.Truth(st.Got),
@@ -244,7 +244,7 @@ type played struct {
 }
 
 func (p *played) same(q *played) bool {
-	return p.stopped == q.stopped && p.Stance == q.Stance && p.Memory == q.Memory && p.Closed == q.Closed && p.Open == q.Open && p.Issued == q.Issued &&
+	return p.stopped == q.stopped && p.State == q.State && p.Memory == q.Memory && p.Closed == q.Closed && p.Open == q.Open && p.Issued == q.Issued &&
 		slices.Equal(p.Results, q.Results) && (!p.stopped || p.at.Text() == q.at.Text())
 }
 

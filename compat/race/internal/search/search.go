@@ -31,11 +31,11 @@ type search struct {
 	frontier []state
 	next     []state
 	arrivals []arrival
-	levels   []int  // the sizes of the frontiers so far
-	base     int    // number of the frontier's first state
-	workers  int    // 0: large frontiers are expanded as small ones are
-	team     *team  // nil: none was large yet
-	sheet    *sheet // of a worker: where it notes what it finds
+	levels   []int     // the sizes of the frontiers so far
+	base     int       // number of the frontier's first state
+	workers  int       // 0: large frontiers are expanded as small ones are
+	team     *team     // nil: none was large yet
+	findings *findings // of a worker: where it notes what it finds
 
 	past        bool // of the last Refuse: it stood behind the write, or the commands of the request
 	words       int  // of a schedule that the last step takes
@@ -116,10 +116,10 @@ func (x *search) first0() state {
 	return s
 }
 
-// stances returns the clients' states in a state.
-func (x *search) stances(s *state) (st judge.Stances) {
+// clientStates returns the clients' states in a state.
+func (x *search) clientStates(s *state) (st judge.States) {
 	for i := range x.c.Clients {
-		st[i] = &x.runs.nodes[s.cells[i].node].Stance
+		st[i] = &x.runs.nodes[s.cells[i].node].State
 	}
 	return st
 }
@@ -314,8 +314,8 @@ func (x *search) breaks(b breaches, l link) {
 func (x *search) emit(t *state, b breaches, parent uint32, m move) {
 	x.transitions++
 	l := link{parent, m + 1}
-	if x.sheet != nil {
-		x.sheet.note(x, t, b, l)
+	if x.findings != nil {
+		x.findings.note(x, t, b, l)
 		return
 	}
 	if b[0].How != judge.None {
@@ -388,7 +388,7 @@ func (x *search) try(s *state, number uint32, verb plan.Verb, i, ran int) bool {
 }
 
 func (x *search) expandTime(s *state, number uint32) {
-	st := x.stances(s)
+	st := x.clientStates(s)
 	ct := &x.trans.contents[s.content]
 	until := moment(x.c, &st, &x.judge.Skew, s.now, ct)
 	if until >= 1<<20 {

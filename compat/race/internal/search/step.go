@@ -11,7 +11,7 @@ import (
 type turn struct {
 	x  *search
 	t  state
-	st judge.Stances
+	st judge.States
 	b  breaches
 
 	refused int // 1 + the command of the next request that the server refuses; 0: none
@@ -21,7 +21,7 @@ type turn struct {
 type breaches [3]judge.Breach
 
 func (x *search) turn(s *state) turn {
-	return turn{x: x, t: *s, st: x.stances(s)}
+	return turn{x: x, t: *s, st: x.clientStates(s)}
 }
 
 func (u *turn) broke(b judge.Breach) {
@@ -195,7 +195,7 @@ func (u *turn) resume(i int, input uint32) {
 	if h.closed() {
 		c.conn = noConn
 	}
-	u.st[i] = &u.x.runs.nodes[h.to].Stance
+	u.st[i] = &u.x.runs.nodes[h.to].State
 	if h.rest < 2 {
 		return
 	}
@@ -279,7 +279,7 @@ func (u *turn) run(i int, req uint32, conn uint16, own int) (reply uint32, left 
 		u.t.prev = was
 	}
 	if x.judge.Form != plan.OneKey {
-		u.broke(x.judge.Values(&u.t.ghost, &u.st, i, int64(now), x.standing(&u.st, was, to)))
+		u.broke(x.judge.Values(&u.t.ghost, &u.st, i, int64(now), x.liveValues(&u.st, was, to)))
 	} else if x.judge.Tracks || x.judge.Progress {
 		u.broke(x.judge.Command(&u.t.ghost, &u.st, i, int64(now), judge.Effect{Before: x.trans.key(was, now), After: x.trans.key(to, now),
 			Wrote: to != was, Touched: touched, Late: own < 0}))
@@ -327,7 +327,7 @@ func (u *turn) spend(verb plan.Verb) {
 var kindOfFault = [...]int{plan.Drop: ofReplies, plan.Sever: ofRequests, plan.Cut: ofCuts, plan.Refuse: ofRefusals,
 	plan.Restart: ofRestart, plan.Failover: ofFailover, plan.Evict: ofEvict, plan.Down: ofDown, plan.Jump: 0}
 
-// act lets the server do something by itself; see witness.perform.
+// act lets the server do something by itself; see probeServer.perform.
 func (u *turn) act(verb plan.Verb, n int32) {
 	x, was, now := u.x, u.t.content, u.t.now
 	u.t.content = x.trans.act(was, now, verb, n)
@@ -366,9 +366,9 @@ func (x *search) serve(s *state, verb plan.Verb, server int) (state, breaches) {
 	return u.end()
 }
 
-// standing looks where the values stand before and after a command.
-func (x *search) standing(st *judge.Stances, was, to uint32) *judge.Standing {
-	s := &judge.Standing{Any: x.trans.contents[was].busy || x.trans.contents[to].busy}
+// liveValues looks where the values stand before and after a command.
+func (x *search) liveValues(st *judge.States, was, to uint32) *judge.LiveValues {
+	s := &judge.LiveValues{Any: x.trans.contents[was].busy || x.trans.contents[to].busy}
 	if x.judge.Form == plan.Members {
 		for k := range x.c.Clients {
 			s.Before[k] = x.trans.stands(was, st[k].Value)

@@ -17,26 +17,26 @@ import (
 type team struct {
 	x       *search
 	workers []search
-	asks    search   // expands what is left over
-	lots    [2][]lot // those that are being filled, and those that are being admitted
+	asks    search     // expands what is left over
+	shares  [2][]share // those that are being filled, and those that are being admitted
 	turn    int
 	done    sync.WaitGroup
 }
 
 const (
-	lotSize   = 64   // states that a worker takes at once
+	shareSize = 64   // states that a worker takes at once
 	batchSize = 4096 // states that are expanded before the next are begun; as often the bounds are looked at
 )
 
-// A lot is what some states of the frontier lead to.
-type lot struct {
-	sheet
-	left  []int32 // the states that were left over
-	asked sheet   // and what they lead to
+// A share holds the findings of some states of the frontier.
+type share struct {
+	findings
+	left  []int32  // the states that were left over
+	asked findings // and what they lead to
 }
 
-// A sheet is what states lead to, in order.
-type sheet struct {
+// Findings are arrivals, ends and breaks of states, in order.
+type findings struct {
 	arrivals []arrival
 	ends     []int32 // of each state, the number of arrivals up to its last one
 	moves    []int32 // of each state, its transitions
@@ -45,7 +45,7 @@ type sheet struct {
 
 // A broke is what an arrival breaks, or what would have been the one at that place.
 type broke struct {
-	state    int32 // of the sheet
+	state    int32 // of the findings
 	at       int32 // arrivals before it
 	link     link
 	breaches breaches
@@ -56,13 +56,13 @@ func newTeam(x *search) *team {
 	for i := range t.workers {
 		t.workers[i] = x.worker()
 	}
-	for i := range t.lots {
-		t.lots[i] = make([]lot, batchSize/lotSize)
+	for i := range t.shares {
+		t.shares[i] = make([]share, batchSize/shareSize)
 	}
 	return t
 }
 
-// worker makes a search with its findings on a sheet.
+// worker makes a search with its findings on a findings.
 func (x *search) worker() search {
 	return search{c: x.c, judge: x.judge, runs: x.runs, trans: x.trans, names: x.names, tally: x.tally}
 }
@@ -75,56 +75,56 @@ func (t *team) begin(n int) {
 	}
 	t.x.freeze(true)
 	var next atomic.Int32
-	lots := t.batch(n)
+	shares := t.batch(n)
 	for i := range t.workers {
 		w := &t.workers[i]
 		t.done.Go(func() {
-			for k := int(next.Add(1)) - 1; k < len(lots); k = int(next.Add(1)) - 1 {
-				w.fill(&lots[k], n+k*lotSize, t.x)
+			for k := int(next.Add(1)) - 1; k < len(shares); k = int(next.Add(1)) - 1 {
+				w.fill(&shares[k], n+k*shareSize, t.x)
 			}
 		})
 	}
 }
 
 // end returns the results of all states of the batch.
-func (t *team) end(n int) []lot {
+func (t *team) end(n int) []share {
 	t.done.Wait()
 	t.x.freeze(false)
-	lots := t.batch(n)
-	for k := range lots {
-		l, first := &lots[k], n+k*lotSize
+	shares := t.batch(n)
+	for k := range shares {
+		l, first := &shares[k], n+k*shareSize
 		if len(t.workers) == 1 {
 			t.asks.fill(l, first, t.x)
 		}
 		l.asked.clear()
-		t.asks.sheet = &l.asked
+		t.asks.findings = &l.asked
 		for _, i := range l.left {
 			t.asks.put(t.x, first+int(i))
 		}
 	}
-	return lots
+	return shares
 }
 
-// batch cuts a batch into lots.
-func (t *team) batch(n int) []lot {
+// batch cuts a batch into shares.
+func (t *team) batch(n int) []share {
 	states := min(batchSize, len(t.x.frontier)-n)
-	return t.lots[t.turn][:(states+lotSize-1)/lotSize]
+	return t.shares[t.turn][:(states+shareSize-1)/shareSize]
 }
 
 func (x *search) freeze(on bool) {
 	x.runs.frozen, x.trans.frozen, x.names.frozen = memo.Frozen(on), memo.Frozen(on), memo.Frozen(on)
 }
 
-func (s *sheet) clear() {
+func (s *findings) clear() {
 	s.arrivals, s.ends, s.moves, s.broken = s.arrivals[:0], s.ends[:0], s.moves[:0], s.broken[:0]
 }
 
-// fill expands the states of a lot, from of's n-th on.
-func (w *search) fill(l *lot, n int, of *search) {
+// fill expands the states of a share, from of's n-th on.
+func (w *search) fill(l *share, n int, of *search) {
 	l.clear()
 	l.left = l.left[:0]
-	w.sheet = &l.sheet
-	for i := range min(lotSize, len(of.frontier)-n) {
+	w.findings = &l.findings
+	for i := range min(shareSize, len(of.frontier)-n) {
 		arrivals, broken := len(l.arrivals), len(l.broken)
 		if !w.knows(of, n+i) {
 			l.arrivals, l.broken = l.arrivals[:arrivals], l.broken[:broken]
@@ -137,8 +137,8 @@ func (w *search) fill(l *lot, n int, of *search) {
 func (w *search) put(of *search, n int) {
 	w.transitions = 0
 	w.expand(&of.frontier[n], uint32(of.base+n))
-	w.sheet.ends = append(w.sheet.ends, int32(len(w.sheet.arrivals)))
-	w.sheet.moves = append(w.sheet.moves, int32(w.transitions))
+	w.findings.ends = append(w.findings.ends, int32(len(w.findings.arrivals)))
+	w.findings.moves = append(w.findings.moves, int32(w.transitions))
 }
 
 // knows does put, if all answers are known.
@@ -156,7 +156,7 @@ func (w *search) knows(of *search, n int) (ok bool) {
 }
 
 // note records a choice's result, for the search to admit later.
-func (s *sheet) note(x *search, t *state, b breaches, from link) {
+func (s *findings) note(x *search, t *state, b breaches, from link) {
 	if b[0].How != judge.None {
 		s.broken = append(s.broken, broke{int32(len(s.ends)), int32(len(s.arrivals)), from, b})
 		if !x.goesOn() {
@@ -167,31 +167,31 @@ func (s *sheet) note(x *search, t *state, b breaches, from link) {
 	s.arrivals = append(s.arrivals, arrival{*t, from, t.print(x.c.Clients)})
 }
 
-// A reading is how far a sheet has been admitted.
+// A reading is how far a findings has been admitted.
 type reading struct {
-	*sheet
+	*findings
 	state, arrivals, broken int
 }
 
-// take admits the results of the next state on the sheet.
+// take admits the results of the next state on the findings.
 func (r *reading) take(x *search) {
 	end := int(r.ends[r.state])
 	x.transitions += int(r.moves[r.state])
-	for ; r.broken < len(r.sheet.broken) && int(r.sheet.broken[r.broken].state) == r.state; r.broken++ {
-		b := &r.sheet.broken[r.broken]
-		x.add(r.sheet.arrivals[r.arrivals:b.at])
+	for ; r.broken < len(r.findings.broken) && int(r.findings.broken[r.broken].state) == r.state; r.broken++ {
+		b := &r.findings.broken[r.broken]
+		x.add(r.findings.arrivals[r.arrivals:b.at])
 		r.arrivals = int(b.at)
 		x.breaks(b.breaches, b.link)
 	}
-	x.add(r.sheet.arrivals[r.arrivals:end])
+	x.add(r.findings.arrivals[r.arrivals:end])
 	r.arrivals = end
 	r.state++
 }
 
-// take admits the results of a lot's states, in their order.
-func (x *search) take(l *lot) {
+// take admits the results of a share's states, in their order.
+func (x *search) take(l *share) {
 	x.seen.fetch(l.arrivals)
-	known, asked, left := reading{sheet: &l.sheet}, reading{sheet: &l.asked}, l.left
+	known, asked, left := reading{findings: &l.findings}, reading{findings: &l.asked}, l.left
 	for i := range int32(len(l.ends) + len(left)) {
 		if len(left) > 0 && left[0] == i {
 			left = left[1:]
@@ -213,7 +213,7 @@ func (x *search) expandTogether(looked func() (bound, error)) (bound, error) {
 	t := x.team
 	t.begin(0)
 	for n := 0; n < len(x.frontier); n += batchSize {
-		lots := t.end(n)
+		shares := t.end(n)
 		if b, err := looked(); b != "" || err != nil {
 			return b, err
 		}
@@ -221,8 +221,8 @@ func (x *search) expandTogether(looked func() (bound, error)) (bound, error) {
 		if begun {
 			t.begin(n + batchSize)
 		}
-		for k := range lots {
-			if x.take(&lots[k]); x.over() {
+		for k := range shares {
+			if x.take(&shares[k]); x.over() {
 				break
 			}
 		}

@@ -39,23 +39,23 @@ type executed struct {
 // transitions remembers what the server did. It asks each thing once, of the archive, and has its own
 // numbers, which come in the order in which things were met.
 type transitions struct {
-	c        *plan.Setup
-	archive  *Archive
-	shelf    *shelf
-	witness  *witness
-	contents []content
-	values   map[string]uint32
-	conns    []oldredis.ConnState
-	execs    []executed
-	done     memo.Table[memo.Pair, uint32] // content, request, now, conn → exec
-	acts     memo.Table[memo.Pair, uint32] // content, now, verb, until → content
-	seen     memo.Table[memo.Pair, uint16] // exec or act, conn → what becomes of a watcher's connection
-	leases   map[string]uint32
-	stood    memo.Table[memo.Pair, bool] // content, lease → whether its value stands
-	replies  *replies
-	asker    uint32
-	frozen   memo.Frozen
-	ran      int
+	c           *plan.Setup
+	archive     *Archive
+	shelf       *shelf
+	probeServer *probeServer
+	contents    []content
+	values      map[string]uint32
+	conns       []oldredis.ConnState
+	execs       []executed
+	done        memo.Table[memo.Pair, uint32] // content, request, now, conn → exec
+	acts        memo.Table[memo.Pair, uint32] // content, now, verb, until → content
+	seen        memo.Table[memo.Pair, uint16] // exec or act, conn → what becomes of a watcher's connection
+	leases      map[string]uint32
+	stood       memo.Table[memo.Pair, bool] // content, lease → whether its value stands
+	replies     *replies
+	asker       uint32
+	frozen      memo.Frozen
+	ran         int
 
 	// What the archive's numbers are here, and the other way round.
 	ourContents, ourConns, ourReplies memo.Names[uint32]
@@ -70,15 +70,15 @@ func newTransitions(c *plan.Setup, r *replies, a *Archive) (*transitions, error)
 	if a == nil {
 		a = NewArchive()
 	}
-	w, err := newWitness(c, a)
+	w, err := newProbeServer(c, a)
 	if err != nil {
 		return nil, err
 	}
-	t := &transitions{c: c, archive: a, shelf: a.shelf(c), witness: w, replies: r, asker: a.asker(c),
+	t := &transitions{c: c, archive: a, shelf: a.shelf(c), probeServer: w, replies: r, asker: a.asker(c),
 		values: map[string]uint32{"": 0}, leases: map[string]uint32{}}
 	t.conns, t.connIDs = make([]oldredis.ConnState, newConn), make([]uint32, newConn)
 	t.conn(a.connection(oldredis.ConnState{})) // newConn
-	first, err := t.shelf.begins(c, func() (*witness, error) { return w, nil })
+	first, err := t.shelf.begins(c, func() (*probeServer, error) { return w, nil })
 	if err != nil {
 		w.close()
 		return nil, err
@@ -87,11 +87,11 @@ func newTransitions(c *plan.Setup, r *replies, a *Archive) (*transitions, error)
 	return t, nil
 }
 
-func (t *transitions) close() { t.witness.close() }
+func (t *transitions) close() { t.probeServer.close() }
 
 // ask asks a question for the first time in this search.
 func (t *transitions) ask(q inquiry) answered {
-	got, n := t.shelf.ask(q, t.witness)
+	got, n := t.shelf.ask(q, t.probeServer)
 	if t.logs {
 		t.log = append(t.log, n)
 	}
@@ -111,7 +111,7 @@ func (t *transitions) content(id uint32) uint32 {
 
 // describe collects a content's properties, with the deaths of its keys.
 func (t *transitions) describe(snap oldredis.Snapshot, deaths []int32) content {
-	entries := snap.Entries(t.witness.s)
+	entries := snap.Entries(t.probeServer.s)
 	ct := content{snap: snap, ends: never, busy: embedded.Busy(t.c, entries), down: embedded.Down(entries)}
 	for i, e := range entries {
 		if deaths[i] != never {
@@ -222,7 +222,7 @@ func (t *transitions) watched(id uint32, e execution, watcher uint16) uint16 {
 	})
 }
 
-// act returns the server's content after an act of its own; see witness.perform.
+// act returns the server's content after an act of its own; see probeServer.perform.
 func (t *transitions) act(at uint32, now int32, verb plan.Verb, n int32) uint32 {
 	a, b := uint64(at)<<32|uint64(uint32(now)), uint64(verb)<<32|uint64(uint32(n))
 	return t.acts.Find(memo.PairOf(a, b), &t.frozen, func() uint32 {
@@ -266,6 +266,6 @@ func (t *transitions) stands(n uint32, value string) bool {
 		t.leases[value] = lease
 	}
 	return t.stood.Find(memo.PairOf(uint64(n), uint64(lease)), &t.frozen, func() bool {
-		return judge.Stands(t.contents[n].snap.Entries(t.witness.s), value)
+		return judge.Stands(t.contents[n].snap.Entries(t.probeServer.s), value)
 	})
 }

@@ -12,15 +12,15 @@ import (
 // Where the clients' values stand, for locks that are more than one key with
 // one value on it.
 
-// A Standing says of each client whether the value of its lease was on the
+// A LiveValues says of each client whether the value of its lease was on the
 // server before a command and after it; and whether there was anything at all.
-type Standing struct {
+type LiveValues struct {
 	Before, After [plan.MaxClients]bool
 	Any           bool
 }
 
 // Values does Command for a lock of several keys.
-func (j *Judge) Values(g *Ghost, st *Stances, i int, now int64, s *Standing) Breach {
+func (j *Judge) Values(g *Ghost, st *States, i int, now int64, s *LiveValues) Breach {
 	if !j.Tracks {
 		return Breach{}
 	}

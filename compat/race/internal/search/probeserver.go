@@ -9,8 +9,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
 )
 
-// A witness is one real server that is put into a state and asked what happens in it.
-type witness struct {
+// A probeServer is one real server that is put into a state and asked what happens in it.
+type probeServer struct {
 	c       *plan.Setup
 	archive *Archive
 	s       *oldredis.Server
@@ -19,15 +19,15 @@ type witness struct {
 	probe   *embedded.Probe // nil: not needed yet
 }
 
-func newWitness(c *plan.Setup, a *Archive) (*witness, error) {
+func newProbeServer(c *plan.Setup, a *Archive) (*probeServer, error) {
 	s, err := oldredis.New(c.Server, oldredis.Options{Start: plan.Epoch})
 	if err != nil {
 		return nil, err
 	}
-	return &witness{c: c, archive: a, s: s, actor: s.Dial().(*oldredis.Conn), watcher: s.Dial().(*oldredis.Conn)}, nil
+	return &probeServer{c: c, archive: a, s: s, actor: s.Dial().(*oldredis.Conn), watcher: s.Dial().(*oldredis.Conn)}, nil
 }
 
-func (w *witness) close() {
+func (w *probeServer) close() {
 	w.s.Close()
 	if w.probe != nil {
 		w.probe.Close()
@@ -35,7 +35,7 @@ func (w *witness) close() {
 }
 
 // begin returns the server's content at the beginning. It is asked first.
-func (w *witness) begin() (uint32, error) {
+func (w *probeServer) begin() (uint32, error) {
 	if err := embedded.Given(w.c, w.s); err != nil {
 		return 0, err
 	}
@@ -43,7 +43,7 @@ func (w *witness) begin() (uint32, error) {
 }
 
 // answer finds out.
-func (w *witness) answer(q inquiry) answered {
+func (w *probeServer) answer(q inquiry) answered {
 	a := w.archive
 	if q.what == askConn {
 		st := a.state(q.conn)
@@ -96,7 +96,7 @@ func (w *witness) answer(q inquiry) answered {
 }
 
 // deaths returns each key's first moment of death; never if it has no TTL.
-func (w *witness) deaths(snap oldredis.Snapshot) []int32 {
+func (w *probeServer) deaths(snap oldredis.Snapshot) []int32 {
 	entries := snap.Entries(w.s)
 	list := make([]int32, len(entries))
 	for i, e := range entries {
@@ -107,7 +107,7 @@ func (w *witness) deaths(snap oldredis.Snapshot) []int32 {
 	return list
 }
 
-func (w *witness) death(snap oldredis.Snapshot, e oldredis.Entry) int32 {
+func (w *probeServer) death(snap oldredis.Snapshot, e oldredis.Entry) int32 {
 	after := plan.Millis(e.Expires) + 1
 	for _, other := range snap.At(plan.Instant(after)).Entries(w.s) {
 		if other.DB == e.DB && other.Key == e.Key && !other.Unreaped {
@@ -119,7 +119,7 @@ func (w *witness) death(snap oldredis.Snapshot, e oldredis.Entry) int32 {
 
 // perform makes an act of the server's own. n is until when time passes, or which server of several
 // does it.
-func (w *witness) perform(verb plan.Verb, now, n int32) {
+func (w *probeServer) perform(verb plan.Verb, now, n int32) {
 	passes := time.Duration(n-now) * time.Millisecond
 	switch verb {
 	case plan.Pass:

@@ -12,7 +12,7 @@ import (
 
 // stale answers a read by what the server held before its last write, as a
 // replica does that lags behind.
-func (w *World) stale(d *Deed, i int, r client.Request) (client.Answer, error) {
+func (w *World) stale(d *Outcome, i int, r client.Request) (client.Answer, error) {
 	switch name := strings.ToUpper(r.Cmds[0][0]); name {
 	case "GET", "EXISTS", "TTL", "PTTL":
 	default:

@@ -1,7 +1,7 @@
 package client
 
-// A Stance is what a client is doing and what it believes, between two requests.
-type Stance struct {
+// A State is what a client is doing and what it believes, between two requests.
+type State struct {
 	Phase   Phase
 	Attempt int
 	Holds   bool

@@ -186,7 +186,7 @@ func (qs *Queues[P]) Took(key string, h *Holder[P], since time.Time) {
 	if c := q.contention; c != nil {
 		c.begin(since)
 		c.looks.over(c.usually, qs.Pause, qs.Longest)
-		c.woken, c.vain, c.watched = false, false, false
+		c.woken, c.vain, c.watched, c.called = false, false, false, false
 		c.stop(false)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,36 +23,36 @@ import (
 
 var update = flag.Bool("update", false, "write what was measured into the pages")
 
-const articlesPage = "../../docs/from-the-articles.md"
+const algorithmsPage = "../../docs/algorithms.md"
 
-// The page shows what each article's lock sends: here it is sent, by the lock of
-// that name, and compared. -update writes it.
-func TestArticlesOnTheWire(t *testing.T) {
-	b := must.Get(os.ReadFile(articlesPage))(t)
+// Each wire block of the page is what the lock of that name sends to that server, in all steps or in those
+// that the block names. -update writes the blocks.
+func TestAlgorithmsOnTheWire(t *testing.T) {
+	b := must.Get(os.ReadFile(algorithmsPage))(t)
 	page := string(b)
-	blocks := regexp.MustCompile("(?s)```wire (\\S+) on (\\S+)\n(.*?)```\n").FindAllStringSubmatch(page, -1)
-	if len(blocks) < 8 {
-		t.Fatalf("%d variants on the page", len(blocks))
+	blocks := regexp.MustCompile("(?s)```wire (\\S+) on ([^\\s:]+)([^\n]*)\n(.*?)```\n").FindAllStringSubmatch(page, -1)
+	if len(blocks) < 15 {
+		t.Fatalf("%d locks on the page", len(blocks))
 	}
 	for _, m := range blocks {
-		block, name, server, says := m[0], m[1], m[2], m[3]
-		sends := wire(t, name, server)
+		block, name, server, steps, says := m[0], m[1], m[2], m[3], m[4]
+		sends := wire(t, name, server, strings.Fields(strings.TrimPrefix(steps, ":")))
 		if says == sends {
 			continue
 		}
 		if *update {
-			page = strings.Replace(page, block, fmt.Sprintf("```wire %s on %s\n%s```\n", name, server, sends), 1)
+			page = strings.Replace(page, block, fmt.Sprintf("```wire %s on %s%s\n%s```\n", name, server, steps, sends), 1)
 			continue
 		}
 		t.Errorf("%s sends on %s\n%s\nthe page says\n%s", name, server, sends, says)
 	}
 	if *update {
-		must.Do(t, os.WriteFile(articlesPage, []byte(page), 0o644))
+		must.Do(t, os.WriteFile(algorithmsPage, []byte(page), 0o644))
 	}
 }
 
-// wire is what a variant sends, and what it is answered.
-func wire(t *testing.T, name, server string) string {
+// wire is what a variant sends in these steps, and what it is answered; in all if there are none.
+func wire(t *testing.T, name, server string, steps []string) string {
 	s := oldredis.Run(t, server)
 	c := protocol.NewConn(s.Dial())
 	a, rival := fit(t, c, name), fit(t, c, strings.Replace(name, "rw:read", "rw:write", 1))
@@ -88,7 +89,13 @@ func wire(t *testing.T, name, server string) string {
 	}
 	cycle(c, "rehearsal") // the server knows the scripts from now on
 	ask, refused, extended, released := cycle(c, "key")
-	return inColumn("acquire", ask) + inColumn("refused", refused) + inColumn("extend", extended) + inColumn("release", released)
+	var b strings.Builder
+	for _, s := range [][2]string{{"acquire", ask}, {"refused", refused}, {"extend", extended}, {"release", released}} {
+		if len(steps) == 0 || slices.Contains(steps, s[0]) {
+			b.WriteString(inColumn(s[0], s[1]))
+		}
+	}
+	return b.String()
 }
 
 // fit is the published lock of that name, or the first of a variant's that the server is fit for.
@@ -118,22 +125,38 @@ var masks = []struct {
 	{regexp.MustCompile(`\b[0-9]{10,13}\b`), "T"},
 }
 
-// inColumn is a step and what it sends, without what is different each time.
+// bare finds the commands whose reply says nothing.
+var bare = regexp.MustCompile(`^(.*) → QUEUED$|^((?:UN)?WATCH.*|MULTI) → OK$`)
+
+// inColumn is a step and what it sends, without what is different each time. A transaction begins a
+// line; a command that is answered as every such command is has no reply.
 func inColumn(step, transcript string) string {
 	var b strings.Builder
+	indent, between := fmt.Sprintf("%-9s ", step), ""
 	for line := range strings.Lines(transcript) {
+		line = strings.TrimSuffix(line, "\n")
 		for _, m := range masks {
 			line = m.is.ReplaceAllString(line, m.with)
 		}
-		fmt.Fprintf(&b, "%-9s %s", step, line)
-		step = ""
+		line = bare.ReplaceAllString(line, "$1$2")
+		if line == "MULTI" && between != "" {
+			indent, between = fmt.Sprintf("\n%-9s ", ""), ""
+		}
+		if between == "" {
+			b.WriteString(indent)
+		}
+		b.WriteString(between + line)
+		between = "; "
+	}
+	if between != "" {
+		b.WriteString("\n")
 	}
 	return b.String()
 }
 
 // Every race that a page names is in the catalogue.
-func TestArticlesNameRaces(t *testing.T) {
-	b := must.Get(os.ReadFile(articlesPage))(t)
+func TestAlgorithmsNameRaces(t *testing.T) {
+	b := must.Get(os.ReadFile(algorithmsPage))(t)
 	known := map[string]bool{}
 	for _, r := range catalogue.All() {
 		known[r.Name] = true

@@ -9,10 +9,11 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/locks"
+	"github.com/setnxlock/setnxlock/internal/broken"
 	"github.com/setnxlock/setnxlock/internal/must"
 )
 
-var update = flag.Bool("update", false, "write the list in docs/algorithms.md")
+var update = flag.Bool("update", false, "write the table in docs/algorithms.md")
 
 // docs/algorithms.md lists these locks, and no others.
 func TestDocs(t *testing.T) {
@@ -32,10 +33,10 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// table is every lock, for docs/algorithms.md.
+// table is every lock, for docs/algorithms.md, and the published ones that only the explorer has.
 func table() string {
 	var b strings.Builder
-	b.WriteString("\n| lock | Go | since | needs | what it is |\n|---|---|---|---|---|\n")
+	b.WriteString("\n| lock | since | needs | what it is |\n|---|---|---|---|\n")
 	for _, l := range locks.All() {
 		about := l.About
 		if l.Flaw != "" {
@@ -44,7 +45,10 @@ func table() string {
 		if l.Instead != "" {
 			about += "; the command: " + strings.Replace(l.Instead, "--dialect mlanett-redis-lock", "`--dialect mlanett-redis-lock`", 1)
 		}
-		fmt.Fprintf(&b, "| `%s` | [`%s`](../%s) | %s | %s | %s |\n", l.Name, l.Go, l.Page, l.Since, needs(l), about)
+		fmt.Fprintf(&b, "| `%s` [`%s`](../%s) | %s | %s | %s |\n", l.Name, l.Go, l.Page, l.Since, needs(l), about)
+	}
+	for _, l := range broken.Published() {
+		fmt.Fprintf(&b, "| `%s` | – | the explorer | %s |\n", l.Name, l.Says)
 	}
 	b.WriteString("\n")
 	return b.String()

@@ -129,7 +129,7 @@ gobench: COUNT ?= 6
 gobench:
 	$(GO) test -run '^$$' -bench . -benchmem -count $(COUNT) ./...
 
-## mixing: the table of docs/mixing.md anew; every pair: setnxlock race mixing -o FILE, minutes
+## mixing: docs/mixing.md anew; every pair: setnxlock race mixing -o FILE, minutes
 mixing:
 	$(GO) test ./cmd/setnxlock/internal/mixing -count=1 -run TestPageIsNotStale -update-mixing
 

@@ -234,14 +234,14 @@ func TestServersPage(t *testing.T) {
 	const page = "../../docs/servers.md"
 	b := must.Get(os.ReadFile(page))(t)
 	var list strings.Builder
-	list.WriteString("\n```\n")
+	list.WriteString("\n```\nACL SETUSER locker on >PASSWORD …\n\n")
 	for _, l := range locks.All() {
 		if l.Commands() != nil {
 			name := l.Name
 			if other := l.OnValkey(); other != "" {
 				name += " (on Valkey " + other + ")"
 			}
-			fmt.Fprintf(&list, "# %s\nACL SETUSER locker on >PASSWORD %s\n", name, l.ACL("app:"))
+			fmt.Fprintf(&list, "%s: %s\n", name, l.ACL("app:"))
 		}
 	}
 	list.WriteString("```\n\n")

@@ -244,6 +244,30 @@ func TestReadmeIsShortAndRuns(t *testing.T) {
 	}
 }
 
+// A program gets each adapter from a checkout by the lines of docs/clients.md.
+func TestAdaptersFromACheckout(t *testing.T) {
+	t.Parallel()
+	lines := blocks(t, "sh", "docs/clients.md")
+	if len(lines) != 1 {
+		t.Fatalf("%d blocks", len(lines))
+	}
+	abs := must.Get(filepath.Abs(root))(t)
+	for _, adapter := range []string{"goredis", "rueidis", "prometheus", "otel"} {
+		dir := t.TempDir()
+		must.Do(t, os.Symlink(abs, filepath.Join(dir, "setnxlock")))
+		const mod = "module mine\n\ngo 1.26\n"
+		must.Do(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte(mod), 0o666))
+		program := fmt.Sprintf("package main\n\nimport _ \"github.com/setnxlock/setnxlock/compat/adapter/%s\"\n\nfunc main() {}\n", adapter)
+		must.Do(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o666))
+		cmd := exec.Command("sh", "-e", "-c", strings.ReplaceAll(lines[0].text, "ADAPTER", adapter))
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "XDG_CACHE_HOME=", "GOWORK=off")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		goRun(t, dir, "build", "-o", filepath.Join(dir, "program"), ".")
+	}
+}
+
 // The pages that are written by hand are short enough to be read. Those that a program writes say so.
 func TestWordsOfTheDocs(t *testing.T) {
 	const most = 43600

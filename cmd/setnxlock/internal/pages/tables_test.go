@@ -227,7 +227,8 @@ func span(servers []string) string {
 	return strings.Trim(strings.Join(append([]string{text}, others...), ", "), ", ")
 }
 
-// compared is the table of docs/comparison.md: some locks under some faults, on 7.0.
+// compared is the table of docs/comparison.md: some locks under some faults, on 7.0. Faults that follow
+// each other and break the same share a row.
 func (g tables) compared() string {
 	locks := []string{"set:lua", "redlock", "set:published", "tx:classic/published", "getset:classic", "tx:renamed"}
 	var b strings.Builder
@@ -236,29 +237,37 @@ func (g tables) compared() string {
 		b.WriteString(" `" + l + "` |")
 	}
 	b.WriteString("\n|---|" + strings.Repeat("---|", len(locks)) + "\n")
+	var faults []string
+	was := ""
 	for _, fault := range []string{
-		"none", "crash", "lost reply", "lost request", "cut", "late", "skew", "renewal", "restart", "failover",
-		"server down", "evict", "pause", "pause, fenced",
+		"none", "crash", "lost reply", "lost request", "cut", "late", "skew", "renewal", "restart", "evict", "failover",
+		"server down", "pause", "pause, fenced", "",
 	} {
-		b.WriteString("| " + fault + " |")
+		row := ""
 		for _, l := range locks {
-			v := g.of(l, "7.0", fault)
-			switch v {
-			case "":
-				v = "–"
-			case "holds", "refused":
-			case g.of(l, "7.0", "none"):
-				if fault != "none" {
-					v = "the same"
-					break
-				}
-				fallthrough
-			default:
-				v = "**" + v + "**"
-			}
-			b.WriteString(" " + v + " |")
+			row += " " + g.shown(l, fault) + " |"
 		}
-		b.WriteString("\n")
+		if row != was && faults != nil {
+			fmt.Fprintf(&b, "| %s |%s\n", strings.Join(faults, ", "), was)
+			faults = nil
+		}
+		faults, was = append(faults, strings.ReplaceAll(fault, ", ", " + ")), row
 	}
 	return b.String()
+}
+
+// shown is a cell of the table.
+func (g tables) shown(lock, fault string) string {
+	switch v := g.of(lock, "7.0", fault); {
+	case fault == "":
+		return ""
+	case v == "":
+		return "–"
+	case v == "holds", v == "refused":
+		return v
+	case fault != "none" && v == g.of(lock, "7.0", "none"):
+		return "the same"
+	default:
+		return "**" + v + "**"
+	}
 }

@@ -32,18 +32,20 @@ var (
 	_ redis.ConnWithTimeout = (*Step)(nil)
 )
 
-// shareable are the commands that need nothing of their connection and leave nothing on it, and whether they can
-// change a key.
-var shareable = map[string]bool{
-	"": false, "ECHO": false, "EXISTS": false, "GET": false, "HGET": false, "HGETALL": false, "INFO": false, "LINDEX": false, "LLEN": false,
-	"LRANGE": false, "MGET": false, "PING": false, "PTTL": false, "SISMEMBER": false, "STRLEN": false, "TIME": false, "TTL": false,
-	"TYPE": false, "ZCARD": false, "ZRANGE": false, "ZRANGEBYSCORE": false, "ZREVRANGE": false, "ZSCORE": false,
-
-	"DECR": true, "DEL": true, "DELEX": true, "DELIFEQ": true, "EVAL": true, "EVALSHA": true, "EXPIRE": true, "EXPIREAT": true,
-	"GETSET": true, "HDEL": true, "HINCRBY": true, "HSET": true, "INCR": true, "INCRBY": true, "LPOP": true, "LPUSH": true, "LREM": true,
-	"LSET": true, "LTRIM": true, "MSET": true, "MSETNX": true, "PERSIST": true, "PEXPIRE": true, "PEXPIREAT": true, "PSETEX": true,
-	"RENAME": true, "RENAMENX": true, "RPOP": true, "RPOPLPUSH": true, "RPUSH": true, "SADD": true, "SET": true, "SETEX": true, "SETNX": true,
-	"SORT": true, "SREM": true, "UNLINK": true, "ZADD": true, "ZREM": true, "ZREMRANGEBYSCORE": true,
+// shareable reports whether a command needs nothing of its connection and leaves nothing on it, and whether it can change
+// a key.
+func shareable(name string) (changes, yes bool) {
+	switch name {
+	case "", "ECHO", "EXISTS", "GET", "HGET", "HGETALL", "INFO", "LINDEX", "LLEN", "LRANGE", "MGET", "PING", "PTTL",
+		"SISMEMBER", "STRLEN", "TIME", "TTL", "TYPE", "ZCARD", "ZRANGE", "ZRANGEBYSCORE", "ZREVRANGE", "ZSCORE":
+		return false, true
+	case "DECR", "DEL", "DELEX", "DELIFEQ", "EVAL", "EVALSHA", "EXPIRE", "EXPIREAT", "GETSET", "HDEL", "HINCRBY",
+		"HSET", "INCR", "INCRBY", "LPOP", "LPUSH", "LREM", "LSET", "LTRIM", "MSET", "MSETNX", "PERSIST", "PEXPIRE",
+		"PEXPIREAT", "PSETEX", "RENAME", "RENAMENX", "RPOP", "RPOPLPUSH", "RPUSH", "SADD", "SET", "SETEX", "SETNX", "SORT",
+		"SREM", "UNLINK", "ZADD", "ZREM", "ZREMRANGEBYSCORE":
+		return true, true
+	}
+	return false, false
 }
 
 // A need is what commands need of a connection.
@@ -58,10 +60,10 @@ const (
 
 // needs is what name needs; in says, and is told, whether MULTI is open.
 func needs(name string, in *bool) need {
-	changes, known := shareable[name]
+	changes, known := shareable(name)
 	if !known {
 		name = strings.ToUpper(name)
-		changes, known = shareable[name]
+		changes, known = shareable(name)
 	}
 	switch {
 	case changes:

@@ -51,7 +51,7 @@ func (qs *Queues[P]) forget(q *Queue[P]) {
 	switch c := q.contention; {
 	case c == nil:
 		qs.spare = q
-	case c.unused < 2*missed, c.called:
+	case c.unused < 2*missed || c.called:
 		for key := range qs.known { // any of them
 			if len(qs.known) < kept {
 				break

@@ -1,0 +1,87 @@
+package semaphore_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/compat/semaphore"
+	"github.com/setnxlock/setnxlock/internal/must"
+	"github.com/setnxlock/setnxlock/internal/realredis"
+)
+
+// An offset clock runs with the machine's and shows another time.
+type offset struct {
+	clock.Clock
+	by time.Duration
+}
+
+func (o offset) Now() time.Time                  { return o.Clock.Now().Add(o.by) }
+func (o offset) Since(t time.Time) time.Duration { return o.Now().Sub(t) }
+func (o offset) Until(t time.Time) time.Duration { return t.Sub(o.Now()) }
+
+// On real servers, at most three of twenty clients are inside although their clocks are up to ten seconds apart and some
+// die inside; afterwards all slots can be had.
+func TestLongClocksApart(t *testing.T) {
+	realredis.Long(t)
+	addrs := strings.FieldsFunc(os.Getenv("SETNXLOCK_TEST_REDIS"), func(r rune) bool { return r == ',' })
+	if len(addrs) == 0 {
+		addrs = []string{realredis.Start(t)}
+	}
+	for _, addr := range addrs {
+		t.Run(addr, func(t *testing.T) {
+			ctx := context.Background()
+			key := "apart:" + protocol.NewToken()[:8]
+			var inside, most, sections atomic.Int64
+			var all sync.WaitGroup
+			for n := range 20 {
+				all.Go(func() {
+					pool := &redis.Pool{MaxIdle: 2, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
+					defer pool.Close()
+					clk := offset{clock.New(), time.Duration(n-10) * time.Second / 2}
+					k := compat.New(pool, semaphore.Lock{Options: semaphore.Options{N: 3}}, compat.Options{Clock: clk, NoRenew: true})
+					defer k.Close(ctx) //nolint:errcheck // what a client that died has left is not its own any more
+					for turn := range 10 {
+						l, err := k.Lock(ctx, key, 2*time.Second)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						for now := inside.Add(1); ; {
+							if was := most.Load(); now <= was || most.CompareAndSwap(was, now) {
+								break
+							}
+						}
+						sections.Add(1)
+						time.Sleep(2 * time.Millisecond)
+						inside.Add(-1)
+						if n%5 == 0 && turn == 5 {
+							l.Detach(ctx) //nolint:errcheck // a holder that died: its slot is free after the ttl
+						} else if err := l.Release(ctx); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			all.Wait()
+			if most.Load() != 3 || sections.Load() != 200 {
+				t.Errorf("%d were inside at once in %d sections, want 3 in 200", most.Load(), sections.Load())
+			}
+			pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
+			defer pool.Close()
+			k := compat.New(pool, semaphore.Lock{Options: semaphore.Options{N: 3}}, compat.Options{})
+			defer k.Close(ctx) //nolint:errcheck // it releases what the test has taken
+			for range 3 {
+				must.Get(k.Lock(ctx, key, 2*time.Second))(t)
+			}
+		})
+	}
+}

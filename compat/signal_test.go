@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
@@ -19,6 +20,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/internal/realredis"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -563,6 +565,41 @@ func TestWakeUpsBehindAProxyBecomeRare(t *testing.T) {
 			t.Errorf("%d of 600 releases asked who waits", asked)
 		}
 		if err := k.Close(background); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// One that was woken in vain, because another client was faster, registers as the next.
+func TestWokenInVainIsNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := must.Get(oldredis.New("7.0", oldredis.Options{Clock: clock.New()}))(t)
+		defer server.Close()
+		pool := &redis.Pool{Dial: func() (redis.Conn, error) { return server.Dial(), nil }}
+		defer pool.Close()
+		other := server.Dial()
+		defer other.Close()
+		must.Get(other.Do("SET", "k", "first", "PX", 60000))(t)
+		k := compat.New(pool, txlock.Renamed{}, compat.Options{})
+		defer k.Close(background) //nolint:errcheck // it holds nothing
+		ctx, cancel := context.WithCancel(background)
+		waits := make(chan error)
+		go func() { _, err := k.Lock(ctx, "k", time.Minute); waits <- err }()
+		time.Sleep(5 * time.Second)
+		pushed := ""
+		server.SetTrace(func(_ int, args []string, _ any) {
+			if strings.HasSuffix(args[0], "PUSH") {
+				pushed = args[0]
+			}
+		})
+		must.Get(other.Do("SET", "k", "second", "PX", 60000))(t)
+		must.Get(other.Do("RPOPLPUSH", protocol.Aux("k", "waiters"), protocol.Aux("k", "wake")))(t)
+		time.Sleep(5 * time.Second)
+		if pushed != "RPUSH" {
+			t.Errorf("it registered by %q, want RPUSH: as the next", pushed)
+		}
+		cancel()
+		if err := <-waits; !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	})

@@ -60,7 +60,6 @@ var (
 	rw     = tested("compat/rwlock", "^Test([^CLMSFP]|Fence|Foreign|Plain|Skewed)")
 	slots  = tested("compat/semaphore", "AtMost|Limit|Others|Lost")
 	three  = simulation("-lock", "semaphore tx:guarded")
-	crowd  = tested("compat/rwlock", "LongWritersAreNotPassedOver")
 
 	following = tested("compat", "StepThatFollows")
 	clustered = tested("compat/cluster", "Unanswered|PassedOn")
@@ -187,7 +186,7 @@ var table = []mutant{
 	row("closing releases each lock for as long as all of them may", "compat.Locker.Close",
 		swap("all, end := k.crew.Operation(ctx)", "all, end := ctx, func() {}"), bounded),
 	row("closing leaves renewals under way", "schedule.Scheduler.fire",
-		drop("s.renewing.Add(1)", "defer s.renewing.Done()"), bounded),
+		drop("s.renewing.Add(1)", "defer s.renewing.Done()"), bounded, tested("compat/internal/schedule", "")),
 	row("an extension under way hides that the lock is lost", "compat.held.release",
 		swap("l.lost(err)", "err"), bounded),
 	row("drift is not taken off", "lease.Until", swap("ttl - Drift(ttl)", "ttl"), machine, handing, stopping, settling),
@@ -303,7 +302,7 @@ var table = []mutant{
 	row("an extension that drew is resolved by its value", "compat.settler.extend",
 		always("!next.drew"), settling, batches, promised, simulate),
 	row("a composite's part is not asked for again", "compat.part.Acquire",
-		always("try == 2 || ctx.Err() != nil"), tested("compat/multilock", ""), tested("compat/redlock", "")),
+		always("try == 2 || ctx.Err() != nil"), promises("AQuorumFarAway")),
 
 	// The condition, by WATCH.
 	row("WATCH without the comparison", "protocol.holding", always("(wire.Seen{Get: replies[i]}).Holds(s.Value)"), watching),
@@ -506,7 +505,7 @@ var table = []mutant{
 	row("a pin outlives the server that it watches", "stock.Stock.expire",
 		swap("s.kept[0].epoch != epoch", "s.kept[0].epoch > epoch"), pinning),
 	row("a pinned connection is another step's", "stock.Stock.Kept", always("c.pin == 0"), pinning),
-	row("a lease is released over another's pin", "stock.Stock.Unpin", swap("c.pin == p", "true"), pinning),
+	row("a lease is released over another's pin", "stock.Stock.Unpin", swap("c.pin == p", "true"), pinning, tested("compat/internal/stock", "")),
 	row("what is kept never goes back", "stock.Stock.ring", always("len(s.kept) == 0 || s.Still"), keeping),
 	row("a Locker keeps more than it may", "stock.Stock.makeRoom", swap("len(s.kept) < s.Most", "true"), keeping),
 	row("a crowd is released one by one", "compat.server.joins", swap("s.shared != nil", "false"), tested("compat", "ACrowd")),
@@ -547,8 +546,8 @@ var table = []mutant{
 		always(`s.Watch == "OK"`), execs, refusing),
 	row("a key that changes hands is not seen to", "compat.wait.saw",
 		swap(`w.holder != "" && w.holder != held.Value`, `w.holder != "" && w.holder != held.Value && held.Foreign`),
-		crowd),
-	row("nor by an attempt that is refused", "compat.wait.after", swap("w.saw(held)", "w.held = held"), crowd),
+		between),
+	row("nor by an attempt that is refused", "compat.wait.after", swap("w.saw(held)", "w.held = held"), tested("compat", "InVain")),
 	row("a deadline that a connection notices is the context's end", "compat.wait.gaveUp",
 		never("ctx.Err() == nil"), promises("LockEndsAfterItsContext")),
 	row("a wait fails those behind it whatever their ttl", "compat.wait.concerns",
@@ -562,7 +561,7 @@ var table = []mutant{
 	row("a process that is woken goes on looking", "queue.Queues.heardOut",
 		swap("c.woken, c.silent = true, false", "c.woken = true")),
 	row("a turn ends and nobody is woken", "queue.Queues.released", always("!qs.asks(q, now.Sub(h.since))"), waiting),
-	row("a lone process never asks who waits", "queue.Queues.asks", never("qs.quiet <= 0"), waiting),
+	row("a lone process never asks who waits", "queue.Queues.asks", never("qs.quiet <= 0"), tested("compat/internal/queue", "")),
 	row("who has had its turn goes before the one that was woken", "compat.wait.yieldTo", never("g.Woken"), waiting, between),
 	row("a lone goroutine goes before the one that its release has woken", "queue.Queues.wake",
 		swap("c.free, c.called = qs.Now().Add(g.Yield), true", "c.called = false")),
@@ -574,7 +573,7 @@ var table = []mutant{
 		tested("compat/internal/signal", "")),
 	row("nobody leaves the key free for those who can't be woken", "queue.turns.leaves", swap("return true", "return false"), between),
 	row("many look as often as few", "queue.looks.over", never("l.n > due"), between),
-	row("what listens is one connection too many", "stock.Stock.Reserve", drop("s.Most--"), keeping),
+	row("what listens is one connection too many", "stock.Stock.Reserve", drop("s.Most--"), keeping, tested("compat/internal/stock", "")),
 	row("another client's connection that is killed waits for its replies", "adapter.conn.kill", never("c.cut != nil")),
 	row("another client's connection is returned while it is in use", "adapter.conn.cancellable",
 		drop("c.late = ended")),

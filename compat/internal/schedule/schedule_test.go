@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unsafe"
 
@@ -149,6 +150,21 @@ func TestClose(t *testing.T) {
 	if s.Add(&Item[string]{Of: "b"}, Times{End: m.Now().Add(time.Minute)}, s.Clock.Now()) {
 		t.Error("added after Close")
 	}
+}
+
+// Wait ends when a renewal has ended that was under way when the scheduler was closed.
+func TestWaitForRenewals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Scheduler[string]{Clock: clock.New(), Renew: func([]string) { time.Sleep(time.Minute) }, End: func(string, time.Time) {}}
+		began := time.Now()
+		s.Add(&Item[string]{Of: "a"}, Times{End: began.Add(time.Hour), Renew: began.Add(time.Second)}, began)
+		time.Sleep(2 * time.Second)
+		s.Close()
+		s.Wait()
+		if took := time.Since(began); took != 61*time.Second {
+			t.Errorf("it waited until %v, want 1m1s", took)
+		}
+	})
 }
 
 // A heap that was large does not stay so.

@@ -75,7 +75,8 @@ func (k *Locker) hold(parent context.Context, bound bool, le Grant, ttl time.Dur
 	return l, nil
 }
 
-// times are when a lock ends and is renewed: a thirtieth of the ttl sooner, if others are.
+// times returns the end and the renewal of a lock. The renewal comes up to a thirtieth of the ttl sooner if others
+// are due.
 func times(s *lease.State) schedule.Times {
 	return schedule.Times{End: s.End(), Renew: s.RenewAt(), Early: s.Claim().TTL / 30}
 }
@@ -116,8 +117,7 @@ func (l *held) Context() context.Context {
 	return l.ctx
 }
 
-// on tells the state machine what happened, and brings in line with it what hangs on it: the
-// scheduler and the context.
+// on tells the state machine about an event, and updates the scheduler and the context to match.
 func (l *held) on(e lease.Event, le Grant) lease.Verdict {
 	l.mu.Lock()
 	was, end, renew := l.state.Cause(), l.state.End(), l.state.RenewAt()
@@ -142,7 +142,7 @@ func (l *held) on(e lease.Event, le Grant) lease.Verdict {
 	return v
 }
 
-// endContext ends the context, if there is one and it is to end. l.mu is held.
+// endContext ends the context if the lock's state asks for it. l.mu is held.
 func (l *held) endContext() {
 	if l.cancel == nil {
 		return
@@ -158,8 +158,8 @@ func (l *held) endContext() {
 	}
 }
 
-// wasLost tells the queue and the Observer of a loss that no release reports. Without it nobody in this process could
-// take the key again.
+// wasLost tells the queue and the Observer about a loss outside of a release. Without it nobody in this process
+// could take the key again.
 func (l *held) wasLost() {
 	defer l.k.queues.Gone(&l.place)
 	le := l.current()
@@ -168,7 +168,7 @@ func (l *held) wasLost() {
 	}
 }
 
-// unasked is the context of what happens to the lock without a call; nil if nobody sees it.
+// unasked returns the context for events without a call. It returns nil without an Observer.
 func (l *held) unasked() context.Context {
 	if l.k.o.Observer == nil {
 		return nil
@@ -176,7 +176,7 @@ func (l *held) unasked() context.Context {
 	return context.WithoutCancel(l.parent)
 }
 
-// over is why the lock has ended.
+// over returns the reason for the lock's end.
 func (l *held) over() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -258,7 +258,7 @@ func (l *held) Extend(ctx context.Context, ttl time.Duration) error {
 	return nil
 }
 
-// close is release for the Locker's Close.
+// close releases the lock for the Locker's Close.
 func (l *held) close(ctx context.Context) error {
 	l.mu.Lock()
 	l.closed = l.state.Cause() == lease.None && !l.state.Leaving()
@@ -272,7 +272,7 @@ func (l *held) isClosed() bool {
 	return l.closed
 }
 
-// release is Lock.Release while its Locker is open.
+// release carries out Lock.Release while its Locker is open.
 func (l *held) release(ctx context.Context) error {
 	caller, start, ended := ctx, l.k.now(), ctx.Err() != nil
 	if l.on(lease.Event{Kind: lease.Release, At: start}, Grant{}) == lease.Over {
@@ -335,8 +335,8 @@ func (l *held) release(ctx context.Context) error {
 	return err
 }
 
-// stay is a release before Options.Hold has passed: the lock is over here, its lease goes on to its end, and nobody in
-// this process is given the lock. As a release does, it finds out whether the key was still ours.
+// stay ends the lock here before Options.Hold has passed. The lease goes on to its end, and nobody in this process
+// is given the lock. As a release does, stay finds out whether the key was still ours.
 func (l *held) stay(ctx, caller context.Context, start time.Time) error {
 	step, done := l.k.orCleanup(ctx)
 	_, err := l.k.read(step, l)
@@ -347,7 +347,7 @@ func (l *held) stay(ctx, caller context.Context, start time.Time) error {
 	return err
 }
 
-// ttl is that of the last extension.
+// ttl returns the ttl of the last extension.
 func (l *held) ttl() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

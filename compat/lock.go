@@ -16,7 +16,7 @@ import (
 // One that nobody can reach any more, and nobody has released, is renewed no longer: it ends with its lease, as lost.
 type Lock struct{ h *held }
 
-// lock is l for its user.
+// lock wraps l for its user. Renewals stop when the user forgets the wrapper; Do keeps its own lock.
 func (l *held) lock() *Lock {
 	lock := &Lock{l}
 	if !l.bound { // Do releases its own
@@ -65,21 +65,21 @@ func (c lockContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// FromContext returns the lock under which [Locker.Do] runs a function, given the function's
-// context, one from [Lock.With], or one derived from either: for its fence, or to extend it. It returns nil for any
-// other ctx. Of a Do within another it returns the inner one's; [Locker.FromContext] finds either.
+// FromContext returns the lock under which [Locker.Do] runs a function, given the function's context, one from
+// [Lock.With], or one derived from either: for its fence, or to extend it. It returns nil for any other ctx. Of a
+// Do within another it returns the inner one's; [Locker.FromContext] finds either.
 func FromContext(ctx context.Context) *Lock {
 	l, _ := ctx.Value(ofLock{}).(*Lock)
 	return l
 }
 
-// FromContext is the function FromContext, for the lock of a key: of those that were taken in one another, by this Locker,
-// the innermost of that key. It returns nil if there is none.
+// FromContext returns the lock of a key: the innermost of that key among the nested locks of this Locker. It
+// returns nil if ctx has none. The function FromContext looks at the innermost lock of any key.
 func (k *Locker) FromContext(ctx context.Context, key string) *Lock {
 	return k.within(ctx, k.o.Prefix+key)
 }
 
-// within is FromContext of a key with its prefix.
+// within looks in ctx for the lock of a key with its prefix.
 func (k *Locker) within(ctx context.Context, key string) *Lock {
 	if FromContext(ctx) == nil {
 		return nil // most calls: no key to look for is made
@@ -88,25 +88,24 @@ func (k *Locker) within(ctx context.Context, key string) *Lock {
 	return l
 }
 
-// Key is the key as it stands on the server, prefix included.
+// Key returns the key as it stands on the server, prefix included.
 func (l *Lock) Key() string { return l.h.lease.Key }
 
-// Token is what the key holds: the proof that the lock is ours. With getsetlock it changes with
-// every extension, with other locks after an extension of unknown outcome. "" if the lock was
-// handed off. A call of Token costs later: when the lock is handed off, it is extended, so that its
-// next holder gets another token.
+// Token returns the value of the key: the proof of our lock. With getsetlock it changes with every extension, with
+// other locks after an extension of unknown outcome. It returns "" if the lock was handed off. A call of Token
+// costs later: when the lock is handed off, it is extended, so that its next holder gets another token.
 func (l *Lock) Token() string { return l.Lease().Value }
 
-// Fence is a number that grows with every acquisition of the key, so that the protected resource
-// can refuse writes with a lower one. 0 if the algorithm draws none.
+// Fence returns a number, higher with every acquisition of the key, so the protected resource can refuse writes
+// with a lower one. It returns 0 if the algorithm draws none.
 func (l *Lock) Fence() int64 { return l.h.current().Fence }
 
-// Until is the end of the lease by the Locker's clock, less a margin for drift. It is never later
-// than what the server is known to grant: while the outcome of an extension to a shorter ttl is
-// unknown, it is the shorter one's end.
+// Until returns the end of the lease by the Locker's clock, less a margin for drift. It is never later than what
+// the server is known to grant: while the outcome of an extension to a shorter ttl is unknown, it is the shorter
+// one's end.
 func (l *Lock) Until() time.Time { return l.h.current().Until }
 
-// Lease is the lease as it is now.
+// Lease returns the lease as it is now.
 func (l *Lock) Lease() Lease { return l.h.Lease() }
 
 // Handle names the lock to another process, which may release it ([Locker.ReleaseHandle]) or adopt
@@ -114,10 +113,10 @@ func (l *Lock) Lease() Lease { return l.h.Lease() }
 // handle. To give a held lock away, use [Lock.Detach].
 func (l *Lock) Handle() Handle { return Handle{Key: l.Key(), Token: l.Token()} }
 
-// Context is for the work under the lock. It ends with cause [ErrLost], a [*LostError], before the lease does, with
-// cause [ErrHandedOff] or [ErrDetached] when the lock goes to another holder, and without a cause
-// when the lock is released (by [Locker.Close], too: but that of Do with cause [ErrClosed]), before the
-// server is told.
+// Context returns a context for the work under the lock. It ends with cause [ErrLost], a [*LostError], before the
+// lease does, and with cause [ErrHandedOff] or [ErrDetached] when the lock goes to another holder. It ends without
+// a cause when the lock is released, before the server is told. A release by [Locker.Close] does the same, but
+// ends the context of Do with cause [ErrClosed].
 func (l *Lock) Context() context.Context { return l.h.Context() }
 
 // With joins ctx with [Lock.Context]: the context that it returns has the values and the deadline of ctx, and ends when
@@ -143,12 +142,12 @@ func (l *Lock) With(ctx context.Context) (joined context.Context, end context.Ca
 // again.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error { return l.h.Extend(ctx, ttl) }
 
-// Release hands the lock off to the next waiter in this process, until all have had the lock who waited when the first
-// holder was done, or else releases the lock on the server. It works when ctx has already ended, within Options.Cleanup. Nothing
-// renews the lock afterwards. It returns [ErrLost] if the lock was no longer ours, and then removes
-// nothing, and [ErrReleased] if it was released before. After [ErrUnknown] (the outcome could not
-// be learned), [ErrAborted], or ctx's error (an extension was still under way) it may be called
-// again: it compares, and never removes another client's lock. Before Options.Hold has passed it only looks: the lock is
+// Release hands the lock off to the next waiter in this process, or else releases it on the server. It hands off
+// until all have had the lock who waited when the first holder was done. It works when ctx has already ended,
+// within Options.Cleanup. Nothing renews the lock afterwards. It returns [ErrLost] if the lock was no longer ours,
+// and then removes nothing, and [ErrReleased] if it was released before. After [ErrUnknown] (the outcome could not
+// be learned), [ErrAborted], or ctx's error (an extension was still under way) it may be called again: it
+// compares, and never removes another client's lock. Before Options.Hold has passed it only looks: the lock is
 // over here, and stays on the server.
 func (l *Lock) Release(ctx context.Context) error {
 	if !l.h.k.crew.Enter() { // Close does, or has

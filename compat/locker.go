@@ -43,7 +43,8 @@ func NewOn(source Source, a protocol.Algorithm, o Options) *Locker {
 	return NewLocker(NewBackend(source, a), o)
 }
 
-// owned is b for a Locker alone. A wrapper leads to what it wraps, and that can be one Locker's only.
+// owned returns a Backend for one Locker alone. A wrapper shares the server below it, so a second Locker over the
+// same wrapper gets ErrInvalid.
 func owned(b Backend) (Backend, error) {
 	switch s := b.Abilities().server; {
 	case s == nil:
@@ -56,9 +57,9 @@ func owned(b Backend) (Backend, error) {
 	return b, nil
 }
 
-// NewLocker returns a Locker over a Backend. Several may have one from [NewBackend], or one that is made of several; a
-// Backend that wraps one from NewBackend and returns its Abilities belongs to the first Locker, and another one that is
-// made over it says [ErrInvalid].
+// NewLocker returns a Locker over a Backend. Several Lockers may share one from [NewBackend], or one made of
+// several. A Backend that wraps one from NewBackend and returns its Abilities belongs to the first Locker; every
+// call of a later Locker over it returns [ErrInvalid].
 func NewLocker(b Backend, o Options) *Locker {
 	if o.Clock == nil {
 		o.Clock = clock.New()
@@ -118,7 +119,7 @@ func (k *Locker) TryLock(ctx context.Context, key string, ttl time.Duration) (*L
 	return forUser(k.hold(ctx, false, l, ttl, !k.o.NoRenew, start, 1))
 }
 
-// forUser is a lock that was obtained, for its user.
+// forUser wraps an obtained lock for its user.
 func forUser(l *held, err error) (*Lock, error) {
 	if err != nil {
 		return nil, err
@@ -126,7 +127,7 @@ func forUser(l *held, err error) (*Lock, error) {
 	return l.lock(), nil
 }
 
-// closed is err of a call; ErrClosed if it did nothing, for Close came in between.
+// closed turns the error of a call into ErrClosed if the call sent nothing because Close came in between.
 func (k *Locker) closed(err error) error {
 	if k.queues.Closed() && protocol.OutcomeOf(err) == protocol.NotSent {
 		return ErrClosed
@@ -194,10 +195,11 @@ func (k *Locker) Inspect(ctx context.Context, key string) (State, error) {
 	return k.inspect(ctx, key, k.o.Timeout)
 }
 
-// Close ends every wait with [ErrClosed], releases what is held, ends the renewals, and waits for calls under way and for
-// what runs in the background. It returns the errors of releases that failed or were not done within
-// Options.Cleanup of ctx's end; those locks end with their leases. Detach first what is to live on. Do whose
-// lock is released so returns ErrClosed. After Close nothing is sent, and every call that would returns ErrClosed.
+// Close ends every wait with [ErrClosed], releases the held locks, ends the renewals, and waits for calls under
+// way and work in the background. It returns the errors of releases that failed or were not done within
+// Options.Cleanup of ctx's end; those locks end with their leases. Detach a lock first if it is to live on. A Do
+// whose lock is released so returns ErrClosed. After Close nothing is sent, and every call that would returns
+// ErrClosed.
 func (k *Locker) Close(ctx context.Context) error {
 	k.queues.Close()
 	k.crew.Close()
@@ -233,7 +235,7 @@ func (k *Locker) background(f func()) {
 	}()
 }
 
-// name is key on the server.
+// name returns the key with its prefix, or an error if the key is empty or this Locker can't be used.
 func (k *Locker) name(key string) (string, error) {
 	if key == "" {
 		return "", fmt.Errorf("%w: the key is empty", ErrInvalid)
@@ -247,7 +249,7 @@ func (k *Locker) name(key string) (string, error) {
 	return k.o.Prefix + key, nil
 }
 
-// valid is name for a lock that is to be taken, for ttl.
+// valid returns the key with its prefix after it checked the key and ttl of a lock to take.
 func (k *Locker) valid(key string, ttl time.Duration) (string, error) {
 	key, err := k.name(key)
 	if err != nil {
@@ -262,7 +264,7 @@ func (k *Locker) valid(key string, ttl time.Duration) (string, error) {
 	return key, k.validTTL(key, k.o.Hold)
 }
 
-// validTTL returns ErrInvalid for a ttl that no lock can have, or that this one can't keep.
+// validTTL returns ErrInvalid for a ttl out of every lock's range, or out of this one's.
 func (k *Locker) validTTL(key string, ttl time.Duration) error {
 	if ttl >= time.Second && ttl <= 24*time.Hour && ttl%time.Second == 0 {
 		return nil // every lock can

@@ -59,5 +59,5 @@ type Options struct {
 	Rand func() float64
 }
 
-// least is the shortest pause between two looks.
+// least returns the shortest pause between two looks.
 func (o *Options) least() time.Duration { return max(o.Poll/50, 1) }

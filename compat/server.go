@@ -94,9 +94,9 @@ func (s *server) Acquire(ctx context.Context, now func() time.Time, key string, 
 	return s.placed(ctx, now, l, t.err), t.err
 }
 
-// placed is l, which was written without an error, in the epoch of the server that has it. One that
-// was replaced in the meantime may have sent what was written on to its successor: then a release that is not
-// answered found the lock there, and it was not lost (any/failover).
+// placed moves l to the epoch of the server now in charge, if the key still holds it there. A server replaced in
+// the meantime may have sent the write on to its successor. A later release without an answer then found the lock
+// there, and did not lose it (any/failover).
 func (s *server) placed(ctx context.Context, now func() time.Time, l Grant, err error) Grant {
 	if err != nil {
 		return l
@@ -111,7 +111,7 @@ func (s *server) placed(ctx context.Context, now func() time.Time, l Grant, err 
 	return l
 }
 
-// still returns the epoch, or an error if it is not the one in which the server was found safe.
+// still returns the epoch. It returns an error if the server was found safe in another epoch.
 func (s *server) still(safe uint64) (uint64, error) {
 	epoch := s.epoch()
 	if s.traits.Check != nil && epoch != safe {
@@ -145,7 +145,7 @@ func (s *server) runID(ctx context.Context, key string) (id string) {
 	return id
 }
 
-// epoch is 0 for a Source that has none.
+// epoch returns the Source's epoch, or 0 for a Source without epochs.
 func (s *server) epoch() uint64 {
 	if s.source.Epoch != nil {
 		return s.source.Epoch()
@@ -153,7 +153,7 @@ func (s *server) epoch() uint64 {
 	return 0
 }
 
-// since is the epoch in which the server that has key was last replaced.
+// since returns the epoch of the last replacement of key's server.
 func (s *server) since(key string) uint64 {
 	if s.source.Since != nil {
 		return s.source.Since(key)
@@ -161,7 +161,7 @@ func (s *server) since(key string) uint64 {
 	return s.epoch()
 }
 
-// change is what an extension of l to ttl is now, and what it makes of l.
+// change returns the extension of l to ttl as of now, and the lease after it.
 func (s *server) change(now time.Time, l Grant, ttl time.Duration) (Grant, protocol.Change, error) {
 	if lease.Past(now, l.Until) {
 		return l, protocol.Change{}, ErrLost
@@ -176,7 +176,7 @@ func (s *server) change(now time.Time, l Grant, ttl time.Duration) (Grant, proto
 	return next, ch, nil
 }
 
-// extended is the lease that an extension's replies come to.
+// extended returns the lease after an extension's replies.
 func (c *call) extended(l, next Grant, ch *protocol.Change, replies []any, err error) (Grant, error) {
 	err = lostOf(l.Key, ch, err)
 	if err == nil && ch.Draw {
@@ -197,7 +197,7 @@ func (s *server) Extend(ctx context.Context, now func() time.Time, l Grant, ttl 
 // for anybody else.
 const batchAtMost = 128
 
-// batches puts together what one server can be asked at once.
+// batches groups the leases by server, for one write each.
 func (s *server) batches(leases []Grant) [][]int {
 	return slot.Batches(len(leases), batchAtMost, func(i int) (key string, alone bool) {
 		if s.source.Slots {
@@ -207,8 +207,8 @@ func (s *server) batches(leases []Grant) [][]int {
 	})
 }
 
-// extendAll extends leases over one connection. Each has its own outcome: one that
-// was lost does not keep the others from being extended.
+// extendAll extends leases over one connection. Each has its own outcome: a lost one does not keep the others from
+// being extended.
 func (s *server) extendAll(ctx context.Context, now func() time.Time, leases []Grant, ttls []time.Duration) ([]Grant, []error) {
 	next, errs := slices.Clone(leases), make([]error, len(leases))
 	ran := false
@@ -247,7 +247,7 @@ func (s *server) extendAll(ctx context.Context, now func() time.Time, leases []G
 // are has no more than these.
 const staleAtMost = 16
 
-// idle is how many connections may have gone stale.
+// idle returns how many connections may have gone stale.
 func (s *server) idle() int {
 	if s.source.Idle != nil {
 		return s.source.Idle()
@@ -255,9 +255,8 @@ func (s *server) idle() int {
 	return staleAtMost
 }
 
-// again is do for a step that can be repeated without harm, because it only reads: it goes on
-// to the next connection as long as the one it got turns out to be closed, or to lead to a
-// server that has the key no more.
+// again repeats a step over further connections while they turn out closed, or lead to a server without the key.
+// The step must only read, so a repetition does no harm.
 func (s *server) again(ctx context.Context, key string, do func(context.Context, string, func(*call) error) error,
 	step func(*call) error) error {
 	var err error
@@ -269,8 +268,8 @@ func (s *server) again(ctx context.Context, key string, do func(context.Context,
 	return err
 }
 
-// Release does not remove a value that proves nothing when its time has run out: what is on the key then may be another
-// client's.
+// Release removes the key of l. It leaves a value that proves nothing once its time has run out: the key may then
+// hold another client's.
 func (s *server) Release(ctx context.Context, now func() time.Time, l Grant) (err error) {
 	ch := s.algo.Release(l.Lease)
 	defer func() { err = lostOf(l.Key, &ch, err) }()
@@ -296,7 +295,7 @@ func (s *server) Release(ctx context.Context, now func() time.Time, l Grant) (er
 	return t.err
 }
 
-// lostOf is err, of the lock of key also if its value stands on a key beside that.
+// lostOf puts the lock's key into a LostError about a key beside it.
 func lostOf(key string, ch *protocol.Change, err error) error {
 	if lost, ok := err.(*LostError); ok && lost.Key == ch.Key && ch.Key != key {
 		of := *lost
@@ -306,9 +305,9 @@ func lostOf(key string, ch *protocol.Change, err error) error {
 	return err
 }
 
-// pinned is a call over the connection that has watched l's key since it was taken, if there is one: as long as EXEC does
-// not abort, nobody has touched the key, and there is nothing to compare. What could not be sent that way is to be done
-// the other way.
+// pinned returns a call over the connection that has watched l's key since the acquisition. As long as EXEC does
+// not abort, nobody has touched the key, and there is nothing to compare. It returns nil without such a
+// connection: the release then takes the other way.
 func (s *server) pinned(ctx context.Context, l Grant) *call {
 	if l.pin == 0 || limit.Over(ctx) != nil {
 		return nil
@@ -358,8 +357,8 @@ func (s *server) Find(ctx context.Context, now func() time.Time, key, value stri
 	return l, err
 }
 
-// valid is ErrInvalid for a ttl that the algorithm can't keep: it says so when it is asked to
-// extend, which sends nothing.
+// valid returns ErrInvalid for a ttl out of the algorithm's range. It asks the algorithm for an extension, which
+// sends nothing.
 func (s *server) valid(key string, ttl time.Duration) error {
 	if _, _, err := s.algo.Extend(time.Unix(0, 0), Lease{Key: key, Value: "v"}, ttl, false); errors.Is(err, ErrInvalid) {
 		return err
@@ -367,7 +366,7 @@ func (s *server) valid(key string, ttl time.Duration) error {
 	return nil
 }
 
-// find is Find for a lock of which one read tells everything.
+// find carries out Find for a lock that one read shows whole.
 func find(ctx context.Context, b Backend, now func() time.Time, key, value string) (Grant, error) {
 	st, err := b.Inspect(ctx, now, key)
 	if err != nil {

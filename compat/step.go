@@ -48,7 +48,7 @@ func (c *call) lend(borrowed redis.Conn) {
 	protocol.Bind(&c.Conn, &c.wire)
 }
 
-// lendOwn lends the step the connection that is its own, as it is below its Stock, which gets it back all the same.
+// lendOwn lends the step its own connection from below the Stock. The Stock gets it back all the same.
 func (c *call) lendOwn() {
 	c.lend(c.own.Conn)
 	c.wire.Lender = c.own
@@ -73,7 +73,7 @@ type tries struct {
 	err   error
 }
 
-// next gets the step its next connection; false: err is what the step came to.
+// next gets the step its next connection. It returns false when err is the step's final error.
 func (t *tries) next() bool {
 	for {
 		if t.n == 1 {
@@ -95,14 +95,14 @@ func (t *tries) next() bool {
 	}
 }
 
-// end is told what the step came to over its connection, and gives that back.
+// end notes the step's error over its connection, and gives the connection back.
 func (t *tries) end(err error) {
 	c := t.c
 	t.c = nil
 	t.err = t.s.ended(t.ctx, t.key, c, err)
 }
 
-// abandon is deferred: a step that panics leaves a connection that nobody can use any more.
+// abandon drops the connection of a step that panicked, since its state is unknown. Callers defer it.
 func (t *tries) abandon() {
 	if c := t.c; c != nil {
 		wire.Drop(c.wire.Conn)
@@ -115,7 +115,7 @@ func (s *server) do(ctx context.Context, key string, step func(*call) error) err
 	return s.run(tries{s: s, ctx: ctx, key: key}, step)
 }
 
-// afresh is do over a connection of the pool's.
+// afresh runs one step over a connection of the pool's.
 func (s *server) afresh(ctx context.Context, key string, step func(*call) error) error {
 	return s.run(tries{s: s, ctx: ctx, key: key, fresh: true}, step)
 }
@@ -128,7 +128,7 @@ func (s *server) run(t tries, step func(*call) error) error {
 	return t.err
 }
 
-// elsewhere reports that a step did nothing because its connection led to the wrong server.
+// elsewhere reports whether a step did nothing because its connection led to the wrong server.
 func elsewhere(err error) bool {
 	o := protocol.OutcomeOf(err)
 	return (o == protocol.NotSent || o == protocol.Refused) && (answer.Redirected(err) || answer.Elsewhere(err))
@@ -160,7 +160,7 @@ func (s *server) call(ctx context.Context, key string, fresh bool) (*call, error
 	return c, nil
 }
 
-// ended is what a step came to whose function has returned err. It gives the connection back.
+// ended returns a step's final error, and gives its connection back.
 func (s *server) ended(ctx context.Context, key string, c *call, err error) error {
 	err = c.verdict(key, err)
 	unsent := c.own == nil && c.shared.Unsent()
@@ -192,7 +192,7 @@ func (s *server) ended(ctx context.Context, key string, c *call, err error) erro
 	return err
 }
 
-// uncount is told that a step is over.
+// uncount takes a finished step off the count of steps under way.
 func (s *server) uncount(c *call) {
 	if c.counts {
 		c.counts = false
@@ -204,8 +204,8 @@ func noConnection(ctx context.Context, err error) error {
 	return protocol.NotSent.Mark(fmt.Errorf("setnxlock: no connection: %w", limit.Because(ctx, err)))
 }
 
-// borrow gets a connection, and never outlasts ctx or the step's limit. With a context that has
-// ended it asks nobody: redigo's Pool panics if it is closed, and asked so.
+// borrow gets a connection, and never outlasts ctx or the step's limit. With a context that has ended it asks
+// nobody: redigo's Pool panics if it is closed, and asked so.
 func (s *server) borrow(ctx context.Context, key string, fresh bool) (*stock.Conn, error) {
 	if err := limit.Over(ctx); err != nil {
 		return nil, err
@@ -219,7 +219,7 @@ func (s *server) borrow(ctx context.Context, key string, fresh bool) (*stock.Con
 	return from.Get(ctx, func(ctx context.Context) (redis.Conn, error) { return s.connect(ctx, key) })
 }
 
-// connect gets a connection, and closes the errored one that a redis.Pool returns beside an error.
+// connect gets a connection from the Source. It closes the errored one that a redis.Pool returns beside an error.
 func (s *server) connect(ctx context.Context, key string) (c redis.Conn, err error) {
 	defer safe.Catch(&err)
 	c, err = s.source.Get(ctx, key)
@@ -232,7 +232,7 @@ func (s *server) connect(ctx context.Context, key string) (c redis.Conn, err err
 	return nil, err
 }
 
-// stock has the connections to key's server.
+// stock returns the connections to key's server.
 func (s *server) stock(key string) *stock.Stock {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,8 +247,8 @@ func (s *server) stock(key string) *stock.Stock {
 	return s.stocks[g]
 }
 
-// group is what one server may serve with key: those of one slot, in a cluster, where the one that hangs must not hold
-// up the others.
+// group returns the number of the keys that may share a server with key. In a cluster these are the keys of one
+// slot, so a server that hangs does not hold up the others.
 func (s *server) group(key string) int {
 	if s.source.Slots {
 		return slot.Of(key)
@@ -256,7 +256,7 @@ func (s *server) group(key string) int {
 	return 0
 }
 
-// keep has connections kept, pinned and shared, for the steps of a Locker whose Crew is crew.
+// keep has connections kept, pinned and shared, for the steps of a Locker with this Crew.
 func (s *server) keep(crew *cleaning.Crew) {
 	s.crew = crew
 	if s.source.Slots {
@@ -277,7 +277,7 @@ func (s *server) keep(crew *cleaning.Crew) {
 	}}
 }
 
-// close gives back what is kept.
+// close gives the kept connections back.
 func (s *server) close() {
 	if s.shared != nil {
 		s.shared.Close()
@@ -289,7 +289,7 @@ func (s *server) close() {
 	}
 }
 
-// doubt is told that a connection for key did not answer, or was closed.
+// doubt notes a connection for key that did not answer, or was closed.
 func (s *server) doubt(key string) {
 	s.stock(key).Doubt()
 	if s.shared != nil {
@@ -297,7 +297,7 @@ func (s *server) doubt(key string) {
 	}
 }
 
-// returnLater returns a connection in the background: a client that was refused does not wait for the server once more.
+// returnLater returns a connection in the background. A refused client so does not wait for the server once more.
 func (s *server) returnLater(c *call) {
 	c.wire.Anew()
 	s.crew.Run(func() { s.putBack(c) })
@@ -312,9 +312,9 @@ func (s *server) putBack(c *call) {
 	s.uncount(c)
 }
 
-// verdict is a step's error after what happened to the connection and what a cluster answered in it. An algorithm's
-// word is no answer where a reply never came. That a server was found unsafe while it was moving the slot says
-// nothing about it.
+// verdict adds to a step's error the fate of its connection and a cluster's answers. An algorithm's word is no
+// answer where a reply never came. A server found unsafe while it was moving the slot proves nothing about its
+// safety.
 func (c *call) verdict(key string, err error) error {
 	if o := protocol.OutcomeOf(err); c.wire.Session.Open && (o == protocol.Refused || o == protocol.NotSent) {
 		return protocol.Unknown.Mark(&limit.CallerError{Err: err})

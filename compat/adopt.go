@@ -30,9 +30,8 @@ func (k *Locker) Adopt(ctx context.Context, key, token string, ttl time.Duration
 	return forUser(k.adopt(ctx, key, token, ttl, start))
 }
 
-// adopt is Adopt of a key with its prefix. That its time ran out before the server's answer, or that
-// the clock was set ahead meanwhile, tells nothing of a key that nobody here had believed in yet: it
-// is asked again, once.
+// adopt adopts a key with its prefix. It asks once more if the lease ran out before the server's answer, or the
+// clock was set ahead meanwhile: that tells nothing of a key in which nobody here had believed yet.
 func (k *Locker) adopt(ctx context.Context, key, token string, ttl time.Duration, start time.Time) (*held, error) {
 	for again := false; ; again = true {
 		h, err := k.find(ctx, key, token, ttl)
@@ -86,8 +85,7 @@ func (k *Locker) releaseToken(ctx context.Context, key, token string) error {
 	return k.release(ctx, h)
 }
 
-// find returns the lease that token stands for. One that nothing will end is ours until we
-// say otherwise.
+// find returns the lease behind token. A lease without an end is ours until we say otherwise.
 func (k *Locker) find(ctx context.Context, key, token string, ttl time.Duration) (*loose, error) {
 	step, done := k.step(ctx, ttl)
 	defer done()
@@ -102,7 +100,7 @@ func (k *Locker) find(ctx context.Context, key, token string, ttl time.Duration)
 	return newLoose(l, ttl, now), nil
 }
 
-// AdoptHandle is Adopt of the lock that h names.
+// AdoptHandle adopts the lock of h, as [Locker.Adopt] does by its key and token.
 func (k *Locker) AdoptHandle(ctx context.Context, h Handle, ttl time.Duration) (*Lock, error) {
 	start := k.o.Clock.Now()
 	if err := k.names(h, ttl); err != nil {
@@ -111,7 +109,7 @@ func (k *Locker) AdoptHandle(ctx context.Context, h Handle, ttl time.Duration) (
 	return forUser(k.adopt(ctx, h.Key, h.Token, ttl, start))
 }
 
-// ReleaseHandle is ReleaseToken of the lock that h names.
+// ReleaseHandle releases the lock of h, as [Locker.ReleaseToken] does by its key and token.
 func (k *Locker) ReleaseHandle(ctx context.Context, h Handle) error {
 	if err := k.names(h, time.Second); err != nil {
 		return err
@@ -119,7 +117,7 @@ func (k *Locker) ReleaseHandle(ctx context.Context, h Handle) error {
 	return k.releaseToken(ctx, h.Key, h.Token)
 }
 
-// names checks that h names a lock of this Locker's.
+// names returns ErrInvalid for the handle of another Locker's prefix, or for a key or ttl out of range.
 func (k *Locker) names(h Handle, ttl time.Duration) error {
 	key, ok := strings.CutPrefix(h.Key, k.o.Prefix)
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// attempt makes one attempt and settles what it left unknown.
+// attempt makes one attempt and settles an unknown outcome.
 func (k *Locker) attempt(ctx context.Context, key string, ttl time.Duration, n int) (Grant, error) {
 	start, ttl := k.started(), k.term(ttl)
 	var l Grant
@@ -40,11 +40,11 @@ func (k *Locker) attempt(ctx context.Context, key string, ttl time.Duration, n i
 	return l, err
 }
 
-// term is for how long a lock is asked for: for ttl, and not less than Options.Hold. What is asked for at the
-// acquisition stands whatever becomes of its holder.
+// term returns the ttl to acquire a lock with: ttl, and not less than Options.Hold. The first lease stands
+// whatever becomes of its holder.
 func (k *Locker) term(ttl time.Duration) time.Duration { return max(ttl, k.o.Hold) }
 
-// acquired settles what an attempt has left unknown.
+// acquired settles an attempt of unknown outcome, and undoes one that came too late.
 func (k *Locker) acquired(ctx context.Context, l Grant, ttl time.Duration, err error) (Grant, error) {
 	if o := protocol.OutcomeOf(err); o == protocol.Refused || o == protocol.NotSent {
 		return l, err
@@ -65,8 +65,8 @@ func (k *Locker) acquired(ctx context.Context, l Grant, ttl time.Duration, err e
 	return h.current(), err
 }
 
-// refusal is err with what the key holds, if the algorithm was refused without a look at it:
-// a key that is not a string is foreign, whichever lock was refused by it.
+// refusal adds the key's holder to err, if the algorithm was refused without a look at the key. For a key that is
+// not a string it returns ErrForeign, whichever lock was refused by it.
 func (k *Locker) refusal(ctx context.Context, key string, ttl time.Duration, err error) error {
 	held, ok := err.(*HeldError)
 	if !ok || held.Value != "" || !held.Until.IsZero() || held.Foreign {
@@ -109,8 +109,8 @@ func (k *Locker) elapsed(start time.Time) time.Duration {
 	return k.o.Clock.Since(start)
 }
 
-// see shows e to the Observer, without the value, which is the proof that the lock is ours. If
-// it panics, undo keeps the lock from being held by nobody.
+// see shows e to the Observer, without the value, which is the proof that the lock is ours. If the Observer
+// panics, undo keeps the lock from being held by nobody.
 func (k *Locker) see(e Event, undo func()) {
 	if k.o.Observer == nil {
 		return

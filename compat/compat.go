@@ -109,8 +109,8 @@ type serving interface {
 	runID(ctx context.Context, key string) string
 }
 
-// RunID is what INFO calls the process of the server that has key; "" if that is not told. Two names or databases of one
-// server have the same.
+// RunID returns the run_id in INFO of the server that has key, or "" if the server does not tell. Two names or
+// databases of one server have the same.
 func (a Abilities) RunID(ctx context.Context, key string) string {
 	if a.server == nil {
 		return ""
@@ -163,7 +163,7 @@ type Source struct {
 	odd  *atomic.Bool // its connections are not redigo's own, but what the program's Dial made; nil: that is not known
 }
 
-// full reports that a pool has handed out all that it has.
+// full reports whether a pool has handed out all its connections.
 func (s *Source) full() bool {
 	return s.pool != nil && s.pool.MaxActive > 0 && s.pool.ActiveCount()-s.pool.IdleCount() >= s.pool.MaxActive
 }
@@ -176,11 +176,11 @@ type Pool interface {
 // keep is Source.Keep of a redis.Pool, of which a quarter is kept at most.
 const keep = 16
 
-// Pooled is the Source of one server's pool: a quarter of a *redis.Pool's MaxActive connections may be kept, 16 at most,
-// if they are redigo's own; of no other pool any. A reply that can't be read ends its connection, and leaves the step's
-// outcome unknown. But redigo allocates what the head of a reply asks for, recurses into lists, and reads the replies
-// to AUTH and SELECT in a goroutine of its own: a server that lies can end the process. The option
-// redis.DialContextFunc(guard.Dial(nil)) in the pool's Dial prevents that: package compat/guard.
+// Pooled returns the Source of one server's pool. A quarter of a *redis.Pool's MaxActive connections may be kept,
+// 16 at most, if they are redigo's own; of no other pool any. A reply that can't be read ends its connection, and
+// leaves the step's outcome unknown. But redigo allocates what the head of a reply asks for, recurses into lists,
+// and reads the replies to AUTH and SELECT in a goroutine of its own: a server that lies can end the process. The
+// option redis.DialContextFunc(guard.Dial(nil)) in the pool's Dial prevents that: package compat/guard.
 func Pooled(p Pool) Source {
 	s := Source{odd: new(atomic.Bool)}
 	s.Get = func(ctx context.Context, _ string) (redis.Conn, error) {

@@ -61,12 +61,12 @@ const (
 	NoTTL            = protocol.NoTTL
 )
 
-// ranOut is what a release comes to that came too late.
+// ranOut returns the error of a release that came too late.
 func ranOut(key string) error {
 	return &LostError{Key: key, Err: errors.New("its time had run out before it was released")}
 }
 
-// cause is why an outcome is unknown, if err says no more than that: it is not said twice.
+// cause takes the reason out of an UnknownError, so that the next error does not say "unknown" twice.
 func cause(err error) error {
 	var u *UnknownError
 	if errors.As(err, &u) && err == error(u) {

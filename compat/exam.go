@@ -18,9 +18,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// check asks the algorithm, once in each epoch, whether it is safe on this server, and returns
-// the epoch. A check is ten times as long as a step: it goes on beside the steps that wait for it, and what it finds is
-// remembered.
+// check asks the algorithm, once in each epoch, about its safety on this server, and returns the epoch. A check is
+// ten times as long as a step: it goes on beside the steps that wait for it, and its finding is remembered.
 func (s *server) check(ctx context.Context, key string) (epoch uint64, err error) {
 	switch epoch, known := s.known(); {
 	case known:
@@ -31,13 +30,13 @@ func (s *server) check(ctx context.Context, key string) (epoch uint64, err error
 	return s.await(ctx, key, 0)
 }
 
-// known reports that the server was found safe in this epoch.
+// known reports whether the server was found safe in this epoch.
 func (s *server) known() (epoch uint64, known bool) {
 	epoch = s.epoch()
 	return epoch, s.traits.Check == nil || s.checked.Load() == epoch+1
 }
 
-// ready is Abilities.Ready.
+// ready implements Abilities.Ready.
 func (s *server) ready(ctx context.Context, key string, trip time.Duration) (took time.Duration, err error) {
 	if _, known := s.known(); known {
 		return time.Duration(s.trip.Load()), nil
@@ -54,8 +53,8 @@ func (s *server) ready(ctx context.Context, key string, trip time.Duration) (too
 	return 0, ErrUnanswered
 }
 
-// await waits for a check, as long as ctx and its limit let it; with a trip only as long as no answer takes longer than
-// that: else one that others have given up is begun anew.
+// await waits for a check, as long as ctx and its limit let it. With a trip it gives up when an answer takes
+// longer than trip. Without one it begins a check anew after others gave it up.
 func (s *server) await(ctx context.Context, key string, trip time.Duration) (epoch uint64, err error) {
 	anew := trip == 0
 	for {
@@ -105,7 +104,7 @@ func (e *exam) hears() {
 	e.trip.Store(max(e.trip.Load(), now-e.heard.Swap(now)))
 }
 
-// silent is for how long it has not.
+// silent returns the time since the server last answered.
 func (e *exam) silent() time.Duration { return limit.Since(time.Unix(0, e.heard.Load())) }
 
 // wait waits until it is done.
@@ -132,7 +131,7 @@ func (e *exam) wait(ctx context.Context, trip time.Duration) error {
 	}
 }
 
-// goOn has checks go on for which no step waits, as long as no answer takes longer than trip. s.mu is held.
+// goOn lets checks without a waiting step go on, as long as no answer takes longer than trip. s.mu is held.
 func (s *server) goOn(e *exam, trip time.Duration) {
 	left := trip - e.silent()
 	switch {
@@ -149,7 +148,7 @@ func (s *server) goOn(e *exam, trip time.Duration) {
 	}
 }
 
-// exam is that of key's server, which a step joins.
+// exam joins a step to the checks of key's server. It begins another one while fewer than two are under way.
 func (s *server) exam(ctx context.Context, key string) *exam {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,9 +191,9 @@ func (s *server) exam(ctx context.Context, key string) *exam {
 // longestCheck is how long a check may take: many times what one does whose server is 200 ms away.
 const longestCheck = 10 * time.Second
 
-// examine is one check. A proxy answers what it does not know by closing the connection, and so does a
-// broken network: that is no proof, and said as it was seen. Both the check and what is asked then have a connection of
-// the pool's: where no new one is to be had, one that lives would prove nothing.
+// examine makes one check. A proxy answers an unknown command by closing the connection, and so does a broken
+// network: the error says so, and proves nothing. Both the check and the reads after it have a connection of the
+// pool's: where no new one is to be had, one that lives would prove nothing.
 func (s *server) examine(ctx context.Context, key string, heard func()) (epoch uint64, err error) {
 	blamed := ""
 	for range checksAtMost {
@@ -241,9 +240,9 @@ func (s *server) examine(ctx context.Context, key string, heard func()) (epoch u
 	return epoch, fmt.Errorf("setnxlock: the connection to the server keeps breaking: %w", err)
 }
 
-// asks asks the server, once in each epoch, whether it compares by itself, before a change of a held lock that would have it
-// do so: what took over after a failover may lack the commands, or ignore a word of theirs. Where that can't be learned, the
-// step does without.
+// asks asks the server, once in each epoch, whether it compares by itself, before a change of a held lock relies
+// on it. A successor after a failover may lack the commands, or ignore a word of theirs. If the answer can't be
+// learned, the step does without.
 func (c *call) asks(s *server, changes ...protocol.Change) {
 	compares := func(ch protocol.Change) bool { return ch.If == protocol.IfEq }
 	epoch := s.epoch()
@@ -267,8 +266,8 @@ const (
 	whole                // they are pipelined: the server keeps each of them whole
 )
 
-// learnWhole asks, beside the first steps that share connections, whether those can carry transactions. A server that was
-// not found to keep them whole is asked again when it is checked again.
+// learnWhole asks, beside the first steps on shared connections, whether those can carry transactions. A server
+// that was not found to keep them whole is asked again when it is checked again.
 func (s *server) learnWhole(key string) {
 	if !s.pipes.CompareAndSwap(unasked, apart) {
 		return
@@ -284,8 +283,8 @@ func (s *server) learnWhole(key string) {
 	})
 }
 
-// keepsWhole reports that the server keeps transactions whole that are pipelined: it does not run them as one, nor the
-// second one's commands one by one, as Envoy does.
+// keepsWhole reports whether the server keeps pipelined transactions whole. A server that doesn't runs them as
+// one, or the second one's commands one by one, as Envoy does.
 func (c *call) keepsWhole(key string) bool {
 	one := []protocol.Cmd{{"MULTI"}, {"GET", protocol.Aux(key, "check:"+protocol.NewToken())}, {"EXEC"}}
 	replies, err := c.Pipe(slices.Concat(one, one)...)

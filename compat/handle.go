@@ -13,15 +13,15 @@ type Handle struct {
 	Token string
 }
 
-// String is the handle in letters, digits, '.', '-' and '_', so that any shell takes it as an
-// argument or a variable. [Handle.UnmarshalText] reads it.
+// String writes the handle in letters, digits, '.', '-' and '_', so any shell takes it as an argument or a
+// variable. [Handle.UnmarshalText] reads it.
 func (h Handle) String() string { return handle.Encode(h.Key, h.Token) }
 
-// MarshalText is String.
+// MarshalText returns the bytes of [Handle.String].
 func (h Handle) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 
-// UnmarshalText reads what [Handle.String] wrote. It returns [ErrInvalid] for anything else, also
-// for a handle that was cut or mistyped.
+// UnmarshalText reads the text of [Handle.String]. It returns [ErrInvalid] for anything else, also for a handle
+// that was cut or mistyped.
 func (h *Handle) UnmarshalText(s []byte) error {
 	key, token, ok := handle.Decode(string(s))
 	if !ok {

@@ -52,7 +52,7 @@ func (l *held) Handoff(ctx context.Context, ttl time.Duration) (*Lock, error) {
 	return forUser(l.k.hold(ctx, false, next, asked, renews, start, 0))
 }
 
-// ended is why the lock has; nil: it has not.
+// ended returns the reason for the lock's end, or nil while it is held.
 func (l *held) ended() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,7 +69,8 @@ func (l *held) is(f func(s *lease.State) bool) bool {
 	return f(&l.state)
 }
 
-// pass is l on its way from its release to the next holder, nobody's yet; nil: l does not hold it any more.
+// pass takes the lease off l for the next holder. The lease belongs to nobody yet. pass returns nil if l does not
+// hold it any more.
 func (l *held) pass(ttl time.Duration, now time.Time) *loose {
 	l.mu.Lock()
 	le, secret := believed(l.lease, &l.state), l.state.Secret()
@@ -89,9 +90,9 @@ func (l *held) pass(ttl time.Duration, now time.Time) *loose {
 	return p
 }
 
-// inherit takes a lock that a release passed on: extended, with a value and a fence of its
-// own, unless it is fresh and nobody knows its value. On an error it has been released as far
-// as it was ours.
+// inherit takes over a lock after a release passed it on. It extends the lock, with a value and a fence of its
+// own, unless the lease is fresh and nobody knows its value. On an error it has been released as far as it was
+// ours.
 func (k *Locker) inherit(ctx context.Context, q *queue.Queue[loose], h *loose, ttl time.Duration) error {
 	now := k.now()
 	h.lease.How = protocol.HandedOff

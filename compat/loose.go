@@ -44,15 +44,15 @@ func (h *loose) on(e lease.Event, l Grant) lease.Verdict {
 	return h.state.On(e)
 }
 
-// believed is l as its state machine believes it.
+// believed puts the state machine's claim into l.
 func believed(l Grant, s *lease.State) Grant {
 	c := s.Claim()
 	l.Value, l.Until, l.Fence, l.Rotate = c.Value, c.Until, c.Fence, s.Rotate()
 	return l
 }
 
-// follow keeps what a lease carries beside its claim: whose epoch, which connection. An extension touches the key, and so
-// ends what a connection knows of it.
+// follow keeps the epoch and the connection of a lease, beside its claim. An extension touches the key, and so
+// ends a connection's watch over it.
 func follow(of *Grant, k lease.Kind, l Grant) {
 	switch k {
 	case lease.Done, lease.Handoff:
@@ -62,7 +62,7 @@ func follow(of *Grant, k lease.Kind, l Grant) {
 	}
 }
 
-// since is the epoch in which the server that answers for key was last replaced.
+// since returns the epoch of the last replacement of key's server.
 func since(b Backend, key string) uint64 {
 	a := b.Abilities()
 	if a.server != nil {
@@ -71,7 +71,7 @@ func since(b Backend, key string) uint64 {
 	return epochOf(b)
 }
 
-// epochOf is that of the server which answers, if it can be replaced.
+// epochOf returns the present epoch of b, or 0 if its servers are not replaced.
 func epochOf(b Backend) uint64 {
 	if e := b.Abilities().Epoch; e != nil {
 		return e()
@@ -79,7 +79,7 @@ func epochOf(b Backend) uint64 {
 	return 0
 }
 
-// overError is what an operation on a lock that has ended returns. why is what the last step ended with.
+// overError returns the error of an operation on an ended lock. why is the last step's error.
 func overError(key string, s *lease.State, why error) error {
 	err := causeError(key, s, why)
 	if s.Cause() == lease.Lost {
@@ -88,7 +88,7 @@ func overError(key string, s *lease.State, why error) error {
 	return fmt.Errorf("%w: %q", err, key)
 }
 
-// causeError is the cause with which its context ends.
+// causeError returns the cause for the end of a lock's context.
 func causeError(key string, s *lease.State, why error) error {
 	switch s.Cause() {
 	case lease.Released, lease.None: // None: its release has begun
@@ -106,8 +106,8 @@ func causeError(key string, s *lease.State, why error) error {
 	return e
 }
 
-// lostToo adds to a release's error that the lock was lost, if it was, and why: whatever became of the release, the work
-// under the lock may have overlapped.
+// lostToo adds the loss of the lock and its reason to a release's error. Whatever became of the release, the work
+// under a lost lock may have overlapped.
 func lostToo(key string, s *lease.State, why, err error) error {
 	if s.Cause() != lease.Lost {
 		return err
@@ -124,7 +124,7 @@ func lostToo(key string, s *lease.State, why, err error) error {
 	return fmt.Errorf("%w: %w", overError(key, s, why), err)
 }
 
-// either is l with all that its key may hold.
+// either adds every other value that the key may hold to l.
 func (h *loose) either(l Grant) Grant {
 	l.Or = nil
 	for i := 0; ; i++ {
@@ -138,8 +138,8 @@ func (h *loose) either(l Grant) Grant {
 	}
 }
 
-// Settled wraps b as a part of a lock that is made of several: it settles a step whose reply was
-// lost by reading the key, as the Locker does for its own lock.
+// Settled wraps b as a part of a lock made of several. It settles a step with a lost reply by reading the key, as
+// the Locker does for its own lock.
 func Settled(b Backend) Backend { return part{b} }
 
 type part struct{ Backend }
@@ -149,9 +149,9 @@ func (b part) settler(now func() time.Time) *settler {
 	return &settler{backend: b.Backend, now: now, step: same, cleanup: func(ctx context.Context) (context.Context, func()) { return same(ctx, 0) }}
 }
 
-// Acquire asks once more if a request of unknown outcome turns out not to have taken the key: an
-// idle connection that the server had closed must not cost a part of the lock. With an error of
-// outcome Unknown it returns the lease that may stand.
+// Acquire asks once more if a request of unknown outcome turns out not to have taken the key: an idle connection
+// that the server had closed must not cost a part of the lock. With an error of outcome Unknown it returns the
+// lease that may stand.
 func (b part) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (Grant, error) {
 	for try := 1; ; try++ {
 		l, err := b.Backend.Acquire(ctx, now, key, ttl)
@@ -171,8 +171,8 @@ func (b part) Acquire(ctx context.Context, now func() time.Time, key string, ttl
 	}
 }
 
-// Extend returns the lease that stands at least, with an error of outcome Unknown, and with
-// Grant.Or, if it is not known which of several.
+// Extend returns at least the standing lease with an error of outcome Unknown. If several values may stand,
+// Grant.Or lists the others.
 func (b part) Extend(ctx context.Context, now func() time.Time, l Grant, ttl time.Duration) (Grant, error) {
 	h := newLoose(l, ttl, now())
 	next, err := b.settler(now).extend(ctx, h, extension{ttl: ttl, rotate: l.Rotate, redraw: l.Fence == 0})

@@ -13,19 +13,19 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/oneline"
 )
 
-// elects reports that another server may take the place of the one that did not answer.
+// elects reports whether another server may take the place of the silent one.
 func (w *wait) elects(err error) bool {
 	return errors.Is(err, ErrElection) || errors.Is(err, ErrTimeout) && w.k.abilities.Epoch != nil
 }
 
-// waitedOut reports that err does not end a wait before it has come for a whole ttl.
+// waitedOut reports whether err must come for a whole ttl before it ends a wait.
 func (w *wait) waitedOut(err error) bool {
 	return !errors.Is(err, ErrUnknown) && answer.Passes(err) || w.elects(err)
 }
 
-// concerns returns the longest ttl with which a wait would have ended with err, too, had it begun
-// when the server last answered: those that wait behind this one need not ask. A short ttl of this one
-// proves nothing to them.
+// concerns returns the longest ttl of a wait that err would have ended too, had it begun when the server last
+// answered. The waits behind this one with such a ttl need not ask. A short ttl of this one proves nothing to the
+// others.
 func (w *wait) concerns(err error) time.Duration {
 	silent := w.k.now().Sub(w.asked)
 	if silent >= w.k.o.Timeout && !w.waitedOut(err) {
@@ -34,7 +34,7 @@ func (w *wait) concerns(err error) time.Duration {
 	return silent
 }
 
-// failing reports that the server has not answered for a whole ttl.
+// failing reports whether the server has not answered for a whole ttl.
 func (w *wait) failing(err error) bool {
 	now := w.k.now()
 	if w.failed.IsZero() {
@@ -43,9 +43,8 @@ func (w *wait) failing(err error) bool {
 	return now.Sub(w.failed) >= w.ttl
 }
 
-// gaveUp is the error of a wait that its context ended. It never is ErrHeld:
-// the caller gave up, whatever the key holds; an outcome that stayed unknown is
-// said too.
+// gaveUp returns the error of a wait after its context ended it. The error never is ErrHeld: the caller gave up,
+// whatever the key holds. It includes an outcome that stayed unknown.
 func (w *wait) gaveUp(ctx context.Context, err error) error {
 	if ctx.Err() == nil { // a connection noticed first; a caller who asks the context is to hear the same
 		select {

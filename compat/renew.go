@@ -11,8 +11,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// renewAll renews locks that are due together: those that one server can be asked at once in
-// one write, the others one by one.
+// renewAll renews the due locks: those of one server in one write, the others one by one.
 func (k *Locker) renewAll(due []*held) {
 	locks, leases := due[:0], make([]Grant, 0, len(due))
 	for _, l := range due {
@@ -47,9 +46,9 @@ func (k *Locker) renewAll(due []*held) {
 	})
 }
 
-// renewBatch renews several locks in one write. Those whose outcome is open, or that need to
-// be read first, are returned: to be renewed one by one. So are those that were refused: one address of several
-// servers can refuse together what it does one by one.
+// renewBatch renews several locks in one write. It returns the locks to renew one by one: those with an open
+// outcome, those to be read first, and the refused ones. One address of several servers can refuse together what
+// it does one by one.
 func (k *Locker) renewBatch(batch []*held) (open []*held) {
 	locks := make([]*held, 0, len(batch))
 	var leases []Grant
@@ -84,7 +83,7 @@ func (k *Locker) renewBatch(batch []*held) (open []*held) {
 	return open
 }
 
-// renew is one renewal of one lock, which is busy.
+// renew renews one lock once. The caller has made it busy.
 func (l *held) renew() {
 	defer l.end()
 	l.mu.Lock()
@@ -106,8 +105,8 @@ func (l *held) renew() {
 	}
 }
 
-// renewal is the ttl that an extension asks for: ttl, or that of the last one if it is 0, and not less than is left of
-// Options.Hold, in whole seconds, which every lock can have.
+// renewal returns the ttl for an extension: ttl, or that of the last one if it is 0. It is never less than the
+// rest of Options.Hold, in whole seconds, which every lock can have.
 func (l *held) renewal(ttl time.Duration, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,8 +126,7 @@ func (l *held) renewal(ttl time.Duration, now time.Time) time.Duration {
 // lingers is for how many ttls a lock is held when that is told.
 const lingers = 100
 
-// renewed shows how a renewal ended. One that failed is tried again soon, if the lock may
-// still be ours.
+// renewed shows the outcome of a renewal. A failed one is tried again soon, if the lock may still be ours.
 func (l *held) renewed(err error, start time.Time) {
 	switch {
 	case err == nil:

@@ -35,10 +35,9 @@ type holder interface {
 	saw(err error)        // what the last step ended with, which tells why it is lost, if it is
 }
 
-// settle learns by reading the key, on another connection, whether an attempt whose reply was
-// lost has succeeded (any/lost-reply). If the key holds our value, extending it proves the
-// lease ours, gives it its TTL if the connection broke before that was sent, and draws the
-// fence whose number was lost.
+// settle reads the key over another connection to learn the outcome of an attempt with a lost reply
+// (any/lost-reply). If the key holds our value, extending it proves the lease ours, gives it its TTL if the
+// connection broke before that was sent, and draws the fence whose number was lost.
 func (s *settler) settle(ctx context.Context, h *loose, ttl time.Duration, why error) error {
 	l := h.current()
 	if l.Ambiguous || errors.Is(why, ErrUnknown) {
@@ -65,9 +64,9 @@ func (s *settler) settle(ctx context.Context, h *loose, ttl time.Duration, why e
 	return nil
 }
 
-// undo releases what may have been taken, in a context that outlives ctx, and returns why; or,
-// if that is not known to have worked, ErrUnknown too. The release compares: undoing what was
-// never done must not remove another client's lock (any/release-of-unknown).
+// undo releases a possible lease, in a context that outlives ctx, and returns why. If the release is not known to
+// have worked, it returns ErrUnknown too. The release compares: undoing a step that never ran must not remove
+// another client's lock (any/release-of-unknown).
 func (s *settler) undo(ctx context.Context, h *loose, why error) error {
 	step, done := s.cleanup(ctx)
 	defer done()
@@ -87,7 +86,7 @@ type extension struct {
 	handsOff bool // and the lock is another holder's then
 }
 
-// extend extends h.
+// extend extends h, and asks again while the outcome is open: three times at most.
 func (s *settler) extend(ctx context.Context, h holder, x extension) (Grant, error) {
 	for try := 1; ; try++ {
 		l, v := s.ask(h, x)
@@ -133,7 +132,7 @@ func (s *settler) extend(ctx context.Context, h holder, x extension) (Grant, err
 	}
 }
 
-// ask asks h's machine for an extension. OK: the lease may be sent.
+// ask asks h's machine for an extension. The lease may be sent if the verdict is OK.
 func (s *settler) ask(h holder, x extension) (Grant, lease.Verdict) {
 	if v := h.on(lease.Event{Kind: lease.Ask, At: s.now()}, Grant{}); v != lease.OK {
 		return h.current(), v
@@ -141,7 +140,7 @@ func (s *settler) ask(h holder, x extension) (Grant, lease.Verdict) {
 	return s.send(h, x)
 }
 
-// send is the lease that is about to be sent.
+// send notes the extension as sent, and returns the lease for it.
 func (s *settler) send(h holder, x extension) (Grant, lease.Verdict) {
 	l := h.current()
 	l.Rotate = l.Rotate || x.rotate
@@ -151,8 +150,8 @@ func (s *settler) send(h holder, x extension) (Grant, lease.Verdict) {
 	return l, h.on(lease.Event{Kind: lease.Send, At: s.now(), Claim: lease.Claim{TTL: x.ttl}}, l)
 }
 
-// answer tells h's machine what became of an extension of l, and returns the caller's error.
-// again: it is open, or the key is to be read and it is to be asked once more.
+// answer tells h's machine the outcome of an extension of l, and returns the caller's error. It returns again if
+// the outcome is open, or if the key must be read and the extension repeated.
 func (s *settler) answer(h holder, l, next Grant, err error, x extension) (again bool, _ error) {
 	h.saw(err)
 	e := lease.Event{At: s.now(), Claim: lease.Claim{Value: next.Value, Until: next.Until, TTL: x.ttl, Fence: next.Fence}, Final: next.Final || l.Rotate && !next.Rotate && next.Value != l.Value}
@@ -195,14 +194,14 @@ func (s *settler) answer(h holder, l, next Grant, err error, x extension) (again
 	return true, err
 }
 
-// notOurs reports that a server answered that the key does not hold what it was asked about.
+// notOurs reports whether a server answered with another value on the key than ours.
 func notOurs(err error) bool { return errors.Is(err, ErrLost) || errors.Is(err, ErrForeign) }
 
 var errTouched = fmt.Errorf("%w: the key holds what an earlier extension asked for", ErrAborted)
 
 var errDoubts = errors.New("setnxlock: too many extensions whose outcome is unknown")
 
-// read reads the key and tells h what it holds.
+// read reads the key and tells h its value.
 func (s *settler) read(ctx context.Context, h holder) (value string, err error) {
 	l := h.current()
 	st, err := s.inspect(ctx, l.Key, s.limit)
@@ -235,7 +234,7 @@ func (s *settler) read(ctx context.Context, h holder) (value string, err error) 
 	return value, nil
 }
 
-// ownValue is the first of h's values that is held; "": none is.
+// ownValue returns the first held one of h's values, or "" if none is held.
 func ownValue(h holder, held func(v string) (bool, error)) (string, error) {
 	for i := 0; ; i++ {
 		v, ok := h.value(i)
@@ -254,7 +253,7 @@ func (s *settler) inspect(ctx context.Context, key string, ttl time.Duration) (S
 	return s.backend.Inspect(step, s.now, key)
 }
 
-// release releases what h may hold.
+// release releases every value that h may have on the key.
 func (s *settler) release(ctx context.Context, h holder) (err error) {
 	if h.on(lease.Event{Kind: lease.Release}, Grant{}) == lease.Over {
 		return h.over()
@@ -302,8 +301,8 @@ func (s *settler) release(ctx context.Context, h holder) (err error) {
 	return h.lost(unknown)
 }
 
-// settled is the error of a release that found nothing of ours: none, if an earlier one of
-// ours had got through.
+// settled returns the error of a release that found nothing of ours. It returns nil if an earlier release of ours
+// had got through.
 func (s *settler) settled(h holder, err error) error {
 	if errors.Is(h.over(), ErrReleased) {
 		return nil
@@ -330,8 +329,8 @@ func (s *settler) begin(ctx context.Context, r *removal) {
 	r.step, r.done = s.orCleanup(ctx)
 }
 
-// releaseOne is told what a try has come to. If the outcome is unknown it looks, and r is to be released once more if the
-// key still holds its value: that compares, so a second one never removes another client's lock
+// releaseOne judges a try by its error. If the outcome is unknown it looks, and r is to be released once more if
+// the key still holds its value. A release compares, so a second one never removes another client's lock
 // (any/lost-reply-to-release).
 func (s *settler) releaseOne(ctx context.Context, r *removal, err error) (again bool, _ error) {
 	o, open := protocol.OutcomeOf(err), r.sent
@@ -362,9 +361,8 @@ func (s *settler) releaseOne(ctx context.Context, r *removal, err error) (again 
 	return true, err
 }
 
-// gone is what it means that the key of r, whose release failed by err, is not ours any more: in
-// time it was released; unless nothing was sent, or a server answers that may never have had it
-// (any/failover).
+// gone interprets a key without r's value after its release failed by err. If r began in time, the lock was
+// released. It was lost if nothing was sent, or if a server answers that may never have had it (any/failover).
 func (s *settler) gone(r *removal, err error) error {
 	switch {
 	case !r.inTime:
@@ -375,7 +373,7 @@ func (s *settler) gone(r *removal, err error) error {
 	return nil
 }
 
-// orCleanup is a step's context, or a cleanup's if ctx has ended.
+// orCleanup returns a step's context, or a cleanup's if ctx has ended.
 func (s *settler) orCleanup(ctx context.Context) (context.Context, func()) {
 	if limit.Ended(ctx) { // a connection notices a deadline before the context does
 		return s.cleanup(ctx)

@@ -14,10 +14,10 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// silences is for how long releases wake nobody after a wake-up ended with err. What a server says of the moment, or of one
-// key, says nothing about the next wake-up. A user who may not, or a server that lacks the command, is not asked again soon:
-// polling is enough. A connection that ended may have been a proxy's answer to a command that it does not know, or any end:
-// each one in a row doubles the pause.
+// silences returns how long releases wake nobody after a wake-up ended with err. What a server says of the moment,
+// or of one key, says nothing about the next wake-up. A user who may not, or a server that lacks the command, is
+// not asked again soon: polling is enough. A connection that ended may have been a proxy's answer to a command
+// that it does not know, or any end: each one in a row doubles the pause.
 func silences(err error) time.Duration {
 	var refused redis.Error
 	_, notNow := answer.NotNow(err)
@@ -99,8 +99,8 @@ func (s *server) signals(now func() time.Time, pause func(time.Duration), step, 
 	}
 }
 
-// listen listens until ctx ends, a wake-up came, or it fails: for longer and longer at once, as long as the read timeout of
-// the connections lets it. On a server that takes the place of another one it registers anew.
+// listen listens until ctx ends, a wake-up came, or it fails. Each time it listens for longer, as long as the read
+// timeout of the connections lets it. On a server that takes the place of another one it registers anew.
 func (s *server) listen(ctx context.Context, key string, w *signal.Waiter, now func() time.Time, registered func(int)) (woken bool) {
 	epoch := s.epoch()
 	for n := blocksFirst; ; n = min(2*n, blocks) {
@@ -149,7 +149,7 @@ func (s *server) vacate(key string) {
 	}
 }
 
-// volatile is signal.Volatile, asked once in each epoch.
+// volatile asks signal.Volatile once in each epoch.
 func (s *server) volatile(c *call, waiters string) (yes bool, err error) {
 	epoch := s.epoch() + 1
 	if known := s.lists.Load(); known>>1 == epoch {
@@ -161,8 +161,8 @@ func (s *server) volatile(c *call, waiters string) (yes bool, err error) {
 	return yes, err
 }
 
-// listening is do for a step that blocks, and that a cancellation ends with its
-// connection: which tells nothing of the server.
+// listening runs a blocking step over a connection of its own. A cancellation ends the step with its connection,
+// and tells nothing of the server.
 func (s *server) listening(ctx context.Context, key string, step func(*call) error) error {
 	if err := ctx.Err(); err != nil {
 		return err

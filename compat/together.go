@@ -28,7 +28,7 @@ type companion struct {
 	done   chan struct{}
 }
 
-// joins reports that a change of a step can travel with others: one under WATCH, while other steps are under way.
+// joins reports whether a change can travel with others: one under WATCH, while other steps are under way.
 func (s *server) joins(ch *protocol.Change) bool {
 	return s.shared != nil && s.underWay.Load() > 0 && ch.Watches() && !ch.Once && !ch.Persistent
 }
@@ -91,7 +91,7 @@ func (s *server) travel() {
 	}
 }
 
-// carryOut carries out a batch, within the longest time that one of its steps has.
+// carryOut carries out a batch, within the longest limit of its steps.
 func (s *server) carryOut(batch []*companion) {
 	changes, within := make([]protocol.Change, len(batch)), time.Duration(0)
 	for i, c := range batch {

@@ -92,13 +92,13 @@ func (w *wait) run(ctx context.Context, g queue.Grant[loose]) (l *held, err erro
 	return nil, err
 }
 
-// hold makes a Lock of what was waited for.
+// hold makes a Lock of the lease at the end of the wait.
 func (w *wait) hold(ctx context.Context, g Grant) (*held, error) {
 	return w.k.hold(ctx, w.bound, g, w.ttl, !w.k.o.NoRenew, w.start, w.tries)
 }
 
-// await waits in the queue for the lock itself, or for the head. A lock that was passed on, and can't be extended, leaves
-// its waiter at the head.
+// await waits in the queue for the lock itself, or for the head. A waiter that can't extend its passed-on lock
+// goes to the head.
 func (w *wait) await(ctx context.Context) (*held, error) {
 	g, granted := w.k.queues.Await(ctx, w.entry)
 	switch {
@@ -121,8 +121,8 @@ func (w *wait) await(ctx context.Context) (*held, error) {
 	return nil, w.yieldTo(ctx, g)
 }
 
-// failedBy pauses after an attempt that ended with err, or returns what ends the wait, also of those behind it whom it
-// concerns.
+// failedBy pauses after an attempt failed with err, or returns the error that ends the wait. Such an error also
+// ends the waits behind it, as far as it concerns them.
 func (w *wait) failedBy(ctx context.Context, g Grant, err error) error {
 	if err = w.after(ctx, g, err); err == nil {
 		return nil
@@ -140,7 +140,7 @@ func (w *wait) asks() {
 	}
 }
 
-// attempt makes one, once what an earlier one may have left is gone.
+// attempt makes one attempt. First it removes the possible lease of an earlier one.
 func (w *wait) attempt() (Grant, error) {
 	w.asks()
 	if w.open != nil {
@@ -152,10 +152,9 @@ func (w *wait) attempt() (Grant, error) {
 	return w.k.attempt(w.ctx, w.key, w.ttl, w.tries)
 }
 
-// WaitingAs returns a context in which TryLock and Inspect are parts of one wait by the client
-// called waiter. It is for a program that waits by itself, with a lock whose waiters take turns
-// (rwlock): a waiter gets its turn by its name, and a client that asks only once gets none. Lock
-// and Do are such waits, each under its own name.
+// WaitingAs returns a context in which TryLock and Inspect are parts of one wait by the client called waiter. It
+// is for a program that waits by itself, with a lock whose waiters take turns (rwlock): a waiter gets its turn by
+// its name, and a client that asks only once gets none. Lock and Do are such waits, each under its own name.
 func (k *Locker) WaitingAs(ctx context.Context, waiter string) context.Context {
 	return context.WithValue(ctx, ofWaiter{}, waiter)
 }
@@ -169,8 +168,8 @@ func (w *wait) name(ctx context.Context) {
 	}
 }
 
-// leave takes back what the wait has left beside the key. A server that does not answer is not
-// asked once more: it goes by itself.
+// leave removes the wait's own entries beside the key. It does not ask a silent server once more: the entries go
+// by themselves.
 func (w *wait) leave(err error) {
 	s := w.k.abilities.server
 	if w.waiter == "" || s == nil || errors.Is(err, ErrUnknown) || errors.Is(err, ErrUnsafeServer) {
@@ -181,8 +180,8 @@ func (w *wait) leave(err error) {
 	s.leave(step, w.key, w.waiter)
 }
 
-// after returns when another attempt is worth making after one that ended with err, or, if a lock of ours has the key
-// now, with an entry in the queue; or it returns the error that ends the wait.
+// after returns once another attempt is worth making after err, or a lock of ours has the key. In the second case
+// the wait has an entry in the queue. after returns an error if it ends the wait.
 func (w *wait) after(ctx context.Context, g Grant, err error) error {
 	var held *HeldError
 	var unknown *UnknownError
@@ -213,7 +212,7 @@ func (w *wait) after(ctx context.Context, g Grant, err error) error {
 	return err
 }
 
-// yieldTo lets others go first, if it is their turn: a client that was woken has the key soon, and any other for a moment.
+// yieldTo lets others go first if it is their turn. A woken client has the key soon, and any other for a moment.
 func (w *wait) yieldTo(ctx context.Context, g queue.Grant[loose]) (err error) {
 	if w.yield = g.Yield; w.yield == 0 {
 		return nil
@@ -225,9 +224,8 @@ func (w *wait) yieldTo(ctx context.Context, g queue.Grant[loose]) (err error) {
 	return err
 }
 
-// untilFree looks at the key, and only looks, until an attempt may succeed: a
-// refused write costs the AOF and the replicas, and on 2.2.0–2.2.9 only a read
-// makes the server notice that a key has expired.
+// untilFree only looks at the key, until an attempt may succeed. A refused write costs the AOF and the replicas,
+// and on 2.2.0–2.2.9 only a read makes the server notice an expired key.
 func (w *wait) untilFree(ctx context.Context, until time.Time) error {
 	for unwoken := false; ; {
 		try, err := w.sleep(ctx, until)
@@ -263,7 +261,7 @@ func (w *wait) untilFree(ctx context.Context, until time.Time) error {
 	}
 }
 
-// saw notes what is in the way, for the error, and whether the key has changed hands.
+// saw notes the holder in the way, for the error, and whether the key has changed hands.
 func (w *wait) saw(held *HeldError) {
 	changed := false
 	if held != nil {
@@ -276,10 +274,9 @@ func (w *wait) saw(held *HeldError) {
 	w.k.queues.Elsewhere(w.ctx, w.queue, changed)
 }
 
-// repair gives an end to a key that has stood unchanged without one for a
-// ttl: its holder died before it set one (tx/crash-before-expire). The
-// wait is what tells it from a holder that is about to (tx/ttl-repair), or from
-// one whose clock shows another time than ours (getset/skewed-takeover).
+// repair gives an end to a key after it stood unchanged without one for a ttl: its holder died before it set one
+// (tx/crash-before-expire). The wait tells a dead holder from one about to set an end (tx/ttl-repair), or from one
+// whose clock shows another time than ours (getset/skewed-takeover).
 func (w *wait) repair(ctx context.Context, st State) {
 	now := w.k.now()
 	watched := st.Status == StatusPersistent || st.Watch > 0
@@ -296,10 +293,10 @@ func (w *wait) repair(ctx context.Context, st State) {
 	}
 }
 
-// sleep pauses, shortened by up to half at random so that waiters spread out, and not past until but for a little, which is
-// as random: those who wait for one end would else all come at the same moment, and with getset:classic overwrite each
-// other's lease. What happens in between wakes it: a lock of ours takes the key (then it has an entry in the queue), or
-// something makes it worth while to try, or to look.
+// sleep pauses until another look, at most a little past until. A random part of up to half comes off the pause so
+// waiters spread out, and the little is as random: waiters for one end would else all come at the same moment, and
+// with getset:classic overwrite each other's lease. Events wake it: a lock of ours takes the key (then the wait
+// has an entry in the queue), or a try or a look becomes worth while.
 func (w *wait) sleep(ctx context.Context, until time.Time) (try bool, err error) {
 	k := w.k
 	entry, news, d, err := k.queues.Wakeable(w.queue, w.ttl)
@@ -340,7 +337,7 @@ func (w *wait) sleep(ctx context.Context, until time.Time) (try bool, err error)
 	}
 }
 
-// jittered is d, shortened by up to half at random.
+// jittered shortens d by up to half at random.
 func (w *wait) jittered(d time.Duration) time.Duration {
 	return d - time.Duration(w.k.o.Rand()*float64(d)/2)
 }

@@ -31,7 +31,7 @@ func (k *Locker) Adopt(ctx context.Context, key, token string, ttl time.Duration
 }
 
 // adopt adopts a key with its prefix. It asks once more if the lease ran out before the server's answer, or the
-// clock was set ahead meanwhile: that tells nothing of a key in which nobody here had believed yet.
+// clock was set ahead meanwhile: either tells nothing of a key in which nobody here had believed yet.
 func (k *Locker) adopt(ctx context.Context, key, token string, ttl time.Duration, start time.Time) (*held, error) {
 	for again := false; ; again = true {
 		h, err := k.find(ctx, key, token, ttl)

@@ -94,7 +94,7 @@ func (k *Locker) stepContext(ctx context.Context, ttl time.Duration) (context.Co
 	return limit.Timed(cleaning.With(ctx, k.crew), k.o.Clock, d), func() {}
 }
 
-// started and elapsed measure a time for an Observer; nobody else asks.
+// started and elapsed measure a time for an Observer. Without one they do not ask the clock.
 func (k *Locker) started() (now time.Time) {
 	if k.o.Observer != nil {
 		now = k.now()
@@ -109,8 +109,8 @@ func (k *Locker) elapsed(start time.Time) time.Duration {
 	return k.o.Clock.Since(start)
 }
 
-// see shows e to the Observer, without the value, which is the proof that the lock is ours. If the Observer
-// panics, undo keeps the lock from being held by nobody.
+// see shows e to the Observer, without the value: the value proves the lock ours. If the Observer panics, undo
+// keeps the lock from being held by nobody.
 func (k *Locker) see(e Event, undo func()) {
 	if k.o.Observer == nil {
 		return

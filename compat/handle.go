@@ -6,8 +6,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/handle"
 )
 
-// A Handle names a lock to another process: the key as it stands on the
-// server, prefix included, and the token that proves whose it is.
+// A Handle names a lock to another process. It holds the key as it stands on the server, prefix included, and the
+// token, the proof of ownership.
 type Handle struct {
 	Key   string
 	Token string

@@ -16,7 +16,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// held is a lock that is held, and what the engine has of it. A [Lock] is its user's.
+// held keeps the engine's state of a held lock. A [Lock] is its user's side.
 type held struct {
 	k     *Locker
 	since time.Time
@@ -46,8 +46,7 @@ type held struct {
 	place queue.Holder[loose]
 }
 
-// hold makes a Lock of a lease that has just been obtained. Its context ends with parent if
-// it is bound to it.
+// hold makes a Lock of a new lease. Its context ends with parent if it is bound to it.
 func (k *Locker) hold(parent context.Context, bound bool, le Grant, ttl time.Duration, renew bool, start time.Time, tries int) (*held, error) {
 	l := &held{k: k, since: k.now(), parent: parent, bound: bound, lease: le, asked: ttl}
 	l.state = lease.New(claimOf(le, k.term(ttl)), renew, l.since)

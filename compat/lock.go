@@ -47,7 +47,7 @@ type (
 	}
 )
 
-// lockContext is a context for work under a lock.
+// lockContext carries a lock to the work under it.
 type lockContext struct {
 	context.Context
 	lock *Lock
@@ -119,10 +119,10 @@ func (l *Lock) Handle() Handle { return Handle{Key: l.Key(), Token: l.Token()} }
 // ends the context of Do with cause [ErrClosed].
 func (l *Lock) Context() context.Context { return l.h.Context() }
 
-// With joins ctx with [Lock.Context]: the context that it returns has the values and the deadline of ctx, and ends when
-// either ends, with the cause of that one. [FromContext] finds the lock in it. It is for work under a lock that was
-// taken by Lock or TryLock; the context that [Locker.Do] gives to its function ends with the caller's by itself. Call
-// end when the work is over, as after [context.WithCancel].
+// With joins ctx with [Lock.Context]. The joined context has the values and the deadline of ctx, and ends when
+// either ends, with the cause of that one. [FromContext] finds the lock in it. It is for work under a lock that
+// was taken by Lock or TryLock; the context that [Locker.Do] gives to its function ends with the caller's by
+// itself. Call end when the work is over, as after [context.WithCancel].
 func (l *Lock) With(ctx context.Context) (joined context.Context, end context.CancelFunc) {
 	own := l.Context()
 	joined, cancel := context.WithCancelCause(ctx)

@@ -34,11 +34,10 @@ type Locker struct {
 	crew      *cleaning.Crew // for what a Backend leaves to be done behind a step
 }
 
-// New returns a Locker that runs a over connections from pool.
+// New returns a Locker for a over connections from pool.
 func New(pool Pool, a protocol.Algorithm, o Options) *Locker { return NewOn(Pooled(pool), a, o) }
 
-// NewOn returns a Locker that runs a over connections from source: a cluster's or a Sentinel
-// group's, for example.
+// NewOn returns a Locker for a over connections from source: a cluster's or a Sentinel group's, for example.
 func NewOn(source Source, a protocol.Algorithm, o Options) *Locker {
 	return NewLocker(NewBackend(source, a), o)
 }
@@ -264,7 +263,7 @@ func (k *Locker) valid(key string, ttl time.Duration) (string, error) {
 	return key, k.validTTL(key, k.o.Hold)
 }
 
-// validTTL returns ErrInvalid for a ttl out of every lock's range, or out of this one's.
+// validTTL returns ErrInvalid for a ttl outside the range of all locks, or of this Locker's.
 func (k *Locker) validTTL(key string, ttl time.Duration) error {
 	if ttl >= time.Second && ttl <= 24*time.Hour && ttl%time.Second == 0 {
 		return nil // every lock can

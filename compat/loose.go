@@ -11,8 +11,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// loose is a lease that is no Lock: of an attempt that is being settled, of a lock that is
-// being passed on, or a part of a lock that is made of several.
+// loose holds a lease without a Lock: of an attempt in doubt, of a lock on its way to the next holder, or of a part of
+// a lock made of several.
 type loose struct {
 	state lease.State
 	lease Grant
@@ -149,9 +149,9 @@ func (b part) settler(now func() time.Time) *settler {
 	return &settler{backend: b.Backend, now: now, step: same, cleanup: func(ctx context.Context) (context.Context, func()) { return same(ctx, 0) }}
 }
 
-// Acquire asks once more if a request of unknown outcome turns out not to have taken the key: an idle connection
-// that the server had closed must not cost a part of the lock. With an error of outcome Unknown it returns the
-// lease that may stand.
+// Acquire asks once more if a request of unknown outcome turns out not to have taken the key. An idle connection,
+// closed by the server, must not cost a part of the lock. With an error of outcome Unknown it returns the lease
+// that may stand.
 func (b part) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (Grant, error) {
 	for try := 1; ; try++ {
 		l, err := b.Backend.Acquire(ctx, now, key, ttl)

@@ -54,8 +54,8 @@ type server struct {
 	lists     atomic.Uint64 // what volatile found, and in which epoch
 }
 
-// NewBackend returns the [Backend] that runs a on the servers of source, each key on the server
-// that has it: for [NewLocker], and as a part of a lock that is made of several.
+// NewBackend returns a [Backend]: a on the servers of source, each key on its own server. It is for [NewLocker],
+// and for a part of a lock made of several.
 func NewBackend(source Source, a protocol.Algorithm) Backend {
 	s := &server{source: source, algo: a, traits: a.Traits(), exams: make(map[int]*exam), stocks: make(map[int]*stock.Stock)}
 	if source.odd == nil {

@@ -13,9 +13,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// A settler carries one step of a Backend to an outcome: what a lost reply left open is
-// learned by reading the key. The Locker's locks go through it, and so do the single locks
-// that a lock over several servers or keys is made of (Settled).
+// A settler carries one step of a Backend to an outcome. After a lost reply it reads the key to learn the outcome.
+// The Locker's locks go through it, and so do the single locks of a lock over several servers or keys (Settled).
 type settler struct {
 	backend Backend
 	now     func() time.Time
@@ -24,8 +23,8 @@ type settler struct {
 	limit   time.Duration // of a step that is for no ttl
 }
 
-// A holder is what a step changes: a lock, or a lease that is none yet. on tells its state
-// machine what happened; l is the lease that the event is about.
+// A holder owns the lease of a step: a lock, or a lease without a lock yet. on tells its state machine about an event;
+// l is the lease of that event.
 type holder interface {
 	current() Grant
 	value(i int) (value string, ok bool) // the i-th that the key may hold as ours
@@ -78,7 +77,7 @@ func (s *settler) undo(ctx context.Context, h *loose, why error) error {
 	return &UnknownError{Lease: l.Lease, Err: oneline.Join(cause(why), cause(err))}
 }
 
-// An extension is what is asked for.
+// An extension lists the wishes of a request to extend a lease.
 type extension struct {
 	ttl      time.Duration
 	rotate   bool // to a new value
@@ -86,7 +85,8 @@ type extension struct {
 	handsOff bool // and the lock is another holder's then
 }
 
-// extend extends h, and asks again while the outcome is open: three times at most.
+// extend extends h. It sends the extension again, three times at most, while the outcome is open or the key must
+// be read.
 func (s *settler) extend(ctx context.Context, h holder, x extension) (Grant, error) {
 	for try := 1; ; try++ {
 		l, v := s.ask(h, x)
@@ -253,7 +253,7 @@ func (s *settler) inspect(ctx context.Context, key string, ttl time.Duration) (S
 	return s.backend.Inspect(step, s.now, key)
 }
 
-// release releases every value that h may have on the key.
+// release releases every value of h on the key.
 func (s *settler) release(ctx context.Context, h holder) (err error) {
 	if h.on(lease.Event{Kind: lease.Release}, Grant{}) == lease.Over {
 		return h.over()
@@ -301,8 +301,8 @@ func (s *settler) release(ctx context.Context, h holder) (err error) {
 	return h.lost(unknown)
 }
 
-// settled returns the error of a release that found nothing of ours. It returns nil if an earlier release of ours
-// had got through.
+// settled returns the error of a release after it found nothing of ours. It returns nil if an earlier release of
+// ours had got through.
 func (s *settler) settled(h holder, err error) error {
 	if errors.Is(h.over(), ErrReleased) {
 		return nil
@@ -310,7 +310,7 @@ func (s *settler) settled(h holder, err error) error {
 	return h.lost(err)
 }
 
-// A removal is the release of one lease, and the step that it is at.
+// A removal keeps the state of one lease's release, and its present step.
 type removal struct {
 	Grant
 	inTime bool // it began before the lease's end

@@ -19,7 +19,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// A call is a step with its connection; its Conn is what the algorithm sees of that.
+// A call joins a step to its connection. The algorithm sees only its Conn.
 type call struct {
 	protocol.Conn
 	wire   wire.Conn
@@ -102,7 +102,7 @@ func (t *tries) end(err error) {
 	t.err = t.s.ended(t.ctx, t.key, c, err)
 }
 
-// abandon drops the connection of a step that panicked, since its state is unknown. Callers defer it.
+// abandon drops a connection after its step panicked, since nobody can use it any more. Callers defer it.
 func (t *tries) abandon() {
 	if c := t.c; c != nil {
 		wire.Drop(c.wire.Conn)
@@ -256,7 +256,7 @@ func (s *server) group(key string) int {
 	return 0
 }
 
-// keep has connections kept, pinned and shared, for the steps of a Locker with this Crew.
+// keep lets connections be kept, pinned and shared, for the steps of a Locker with this Crew.
 func (s *server) keep(crew *cleaning.Crew) {
 	s.crew = crew
 	if s.source.Slots {
@@ -289,7 +289,7 @@ func (s *server) close() {
 	}
 }
 
-// doubt notes a connection for key that did not answer, or was closed.
+// doubt notes a silent or closed connection for key.
 func (s *server) doubt(key string) {
 	s.stock(key).Doubt()
 	if s.shared != nil {

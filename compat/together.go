@@ -12,15 +12,15 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// together has changes under WATCH travel together: those that come while a batch is under way are the next batch, in one
-// transaction. A crowd of releases costs two round trips, where each by itself would cost two, and a connection.
+// together sends changes under WATCH in batches. The changes that come while a batch is under way form the next batch,
+// in one transaction. A crowd of releases costs two round trips, where each by itself would cost two, and a connection.
 type together struct {
 	mu      sync.Mutex
 	waiting []*companion
 	busy    bool
 }
 
-// A companion is a change that waits for its batch, or is in it.
+// A companion carries one change, in its batch or on the way to it.
 type companion struct {
 	change protocol.Change
 	within time.Duration // how long its step may take
@@ -71,7 +71,7 @@ func (s *server) join(ctx context.Context, ch protocol.Change) error {
 	return err
 }
 
-// travel carries out batches until nobody waits.
+// travel carries out batches until none waits.
 func (s *server) travel() {
 	t := &s.together
 	for {

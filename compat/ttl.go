@@ -12,8 +12,8 @@ import (
 // the clients of timestamp locks read.
 const longest = 100 * 365 * 24 * time.Hour
 
-// validTTL returns ErrInvalid for a ttl out of every lock's range. Drift and the time to stop leave nothing of a
-// shorter one; no server and no client counts a longer one.
+// validTTL returns ErrInvalid for a ttl outside the range of all locks. Drift and the time to stop leave nothing
+// of a shorter one; no server and no client counts a longer one.
 func validTTL(ttl time.Duration) error {
 	now := time.Unix(0, 0)
 	if s := lease.New(lease.Claim{Until: protocol.Until(now, max(ttl, 0)), TTL: ttl}, false, now); ttl <= 0 || !s.End().After(now) {

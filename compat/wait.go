@@ -11,7 +11,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// A wait is one call of Lock or Do: what it waits for, and what it knows.
+// A wait keeps the state of one call of Lock or Do.
 type wait struct {
 	k     *Locker
 	key   string

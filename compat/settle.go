@@ -194,7 +194,7 @@ func (s *settler) answer(h holder, l, next Grant, err error, x extension) (again
 	return true, err
 }
 
-// notOurs reports whether a server answered with another value on the key than ours.
+// notOurs reports whether a server found our value gone from the key, or the key not a lock's.
 func notOurs(err error) bool { return errors.Is(err, ErrLost) || errors.Is(err, ErrForeign) }
 
 var errTouched = fmt.Errorf("%w: the key holds what an earlier extension asked for", ErrAborted)
@@ -253,7 +253,7 @@ func (s *settler) inspect(ctx context.Context, key string, ttl time.Duration) (S
 	return s.backend.Inspect(step, s.now, key)
 }
 
-// release releases every value of h on the key.
+// release tries each possible value of h in turn, until one is released.
 func (s *settler) release(ctx context.Context, h holder) (err error) {
 	if h.on(lease.Event{Kind: lease.Release}, Grant{}) == lease.Over {
 		return h.over()

@@ -23,7 +23,7 @@ import (
 // most one connection for each lock that it waits for or holds, and none from a second after its last step
 // on, but one for each key that it waits for and listens. Steps that are under way at once share a few: see Source.Keep.
 type Locker struct {
-	settler
+	resolver
 	abilities Abilities
 	invalid   error // its Backend is another Locker's
 	o         Options
@@ -78,7 +78,7 @@ func NewLocker(b Backend, o Options) *Locker {
 	crew := cleaning.New(o.Clock, o.Cleanup)
 	b, err := owned(b)
 	k := &Locker{o: o, invalid: err, abilities: b.Abilities(), plain: cleaning.With(context.Background(), crew), crew: crew}
-	k.settler = settler{backend: b, now: o.Clock.Now, step: k.stepContext, cleanup: crew.After, limit: o.Timeout}
+	k.resolver = resolver{backend: b, now: o.Clock.Now, step: k.stepContext, cleanup: crew.After, limit: o.Timeout}
 	k.queues = queue.Queues[loose]{Now: o.Clock.Now, Pause: o.least(), Longest: o.Poll, Run: k.background}
 	k.queues.Undo = func(ctx context.Context, h *loose) { k.undo(ctx, h, nil) } //nolint:errcheck // what stays ends with its lease
 	k.scheduler.Clock, k.scheduler.Renew = o.Clock, k.renewAll

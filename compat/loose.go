@@ -144,9 +144,9 @@ func Settled(b Backend) Backend { return part{b} }
 
 type part struct{ Backend }
 
-func (b part) settler(now func() time.Time) *settler {
+func (b part) resolver(now func() time.Time) *resolver {
 	same := func(ctx context.Context, _ time.Duration) (context.Context, func()) { return ctx, func() {} }
-	return &settler{backend: b.Backend, now: now, step: same, cleanup: func(ctx context.Context) (context.Context, func()) { return same(ctx, 0) }}
+	return &resolver{backend: b.Backend, now: now, step: same, cleanup: func(ctx context.Context) (context.Context, func()) { return same(ctx, 0) }}
 }
 
 // Acquire asks once more if a request of unknown outcome turns out not to have taken the key. An idle connection,
@@ -159,7 +159,7 @@ func (b part) Acquire(ctx context.Context, now func() time.Time, key string, ttl
 			return l, err
 		}
 		h := newLoose(l, ttl, now())
-		err = b.settler(now).settle(ctx, h, ttl, err)
+		err = b.resolver(now).settle(ctx, h, ttl, err)
 		switch {
 		case err == nil, errors.Is(err, ErrUnknown):
 			return h.current(), err
@@ -175,7 +175,7 @@ func (b part) Acquire(ctx context.Context, now func() time.Time, key string, ttl
 // Grant.Or lists the others.
 func (b part) Extend(ctx context.Context, now func() time.Time, l Grant, ttl time.Duration) (Grant, error) {
 	h := newLoose(l, ttl, now())
-	next, err := b.settler(now).extend(ctx, h, extension{ttl: ttl, rotate: l.Rotate, redraw: l.Fence == 0})
+	next, err := b.resolver(now).extend(ctx, h, extension{ttl: ttl, rotate: l.Rotate, redraw: l.Fence == 0})
 	switch protocol.OutcomeOf(err) {
 	case protocol.Done:
 		got := h.either(h.current())
@@ -198,5 +198,5 @@ func (b part) Release(ctx context.Context, now func() time.Time, l Grant) error 
 	if l.epoch == 0 { // a part of a lease: when it was written is not known
 		l.epoch = epochOf(b.Backend)
 	}
-	return b.settler(now).release(ctx, newLoose(l, 0, now()))
+	return b.resolver(now).release(ctx, newLoose(l, 0, now()))
 }

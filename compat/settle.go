@@ -13,9 +13,9 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// A settler carries one step of a Backend to an outcome. After a lost reply it reads the key to learn the outcome.
+// A resolver carries one step of a Backend to an outcome. After a lost reply it reads the key to learn the outcome.
 // The Locker's locks go through it, and so do the single locks of a lock over several servers or keys (Settled).
-type settler struct {
+type resolver struct {
 	backend Backend
 	now     func() time.Time
 	step    func(ctx context.Context, ttl time.Duration) (context.Context, func())
@@ -37,7 +37,7 @@ type holder interface {
 // settle reads the key over another connection to learn the outcome of an attempt with a lost reply
 // (any/lost-reply). If the key holds our value, extending it proves the lease ours, gives it its TTL if the
 // connection broke before that was sent, and draws the fence whose number was lost.
-func (s *settler) settle(ctx context.Context, h *loose, ttl time.Duration, why error) error {
+func (s *resolver) settle(ctx context.Context, h *loose, ttl time.Duration, why error) error {
 	l := h.current()
 	if l.Ambiguous || errors.Is(why, ErrUnknown) {
 		return &UnknownError{Lease: l.Lease, Err: why}
@@ -66,7 +66,7 @@ func (s *settler) settle(ctx context.Context, h *loose, ttl time.Duration, why e
 // undo releases a possible lease, in a context that outlives ctx, and returns why. If the release is not known to
 // have worked, it returns ErrUnknown too. The release compares: undoing a step that never ran must not remove
 // another client's lock (any/release-of-unknown).
-func (s *settler) undo(ctx context.Context, h *loose, why error) error {
+func (s *resolver) undo(ctx context.Context, h *loose, why error) error {
 	step, done := s.cleanup(ctx)
 	defer done()
 	l := h.current()
@@ -87,7 +87,7 @@ type extension struct {
 
 // extend extends h. It sends the extension again, three times at most, while the outcome is open or the key must
 // be read.
-func (s *settler) extend(ctx context.Context, h holder, x extension) (Grant, error) {
+func (s *resolver) extend(ctx context.Context, h holder, x extension) (Grant, error) {
 	for try := 1; ; try++ {
 		l, v := s.ask(h, x)
 		if v == lease.Read || v == lease.Doubt {
@@ -133,7 +133,7 @@ func (s *settler) extend(ctx context.Context, h holder, x extension) (Grant, err
 }
 
 // ask asks h's machine for an extension. The lease may be sent if the verdict is OK.
-func (s *settler) ask(h holder, x extension) (Grant, lease.Verdict) {
+func (s *resolver) ask(h holder, x extension) (Grant, lease.Verdict) {
 	if v := h.on(lease.Event{Kind: lease.Ask, At: s.now()}, Grant{}); v != lease.OK {
 		return h.current(), v
 	}
@@ -141,7 +141,7 @@ func (s *settler) ask(h holder, x extension) (Grant, lease.Verdict) {
 }
 
 // send notes the extension as sent, and returns the lease for it.
-func (s *settler) send(h holder, x extension) (Grant, lease.Verdict) {
+func (s *resolver) send(h holder, x extension) (Grant, lease.Verdict) {
 	l := h.current()
 	l.Rotate = l.Rotate || x.rotate
 	if x.redraw {
@@ -152,7 +152,7 @@ func (s *settler) send(h holder, x extension) (Grant, lease.Verdict) {
 
 // answer tells h's machine the outcome of an extension of l, and returns the caller's error. It returns again if
 // the outcome is open, or if the key must be read and the extension repeated.
-func (s *settler) answer(h holder, l, next Grant, err error, x extension) (again bool, _ error) {
+func (s *resolver) answer(h holder, l, next Grant, err error, x extension) (again bool, _ error) {
 	h.saw(err)
 	e := lease.Event{At: s.now(), Claim: lease.Claim{Value: next.Value, Until: next.Until, TTL: x.ttl, Fence: next.Fence}, Final: next.Final || l.Rotate && !next.Rotate && next.Value != l.Value}
 	e.Kept = next.Rotate || !l.Rotate && s.backend.Abilities().server == nil
@@ -202,7 +202,7 @@ var errTouched = fmt.Errorf("%w: the key holds what an earlier extension asked f
 var errDoubts = errors.New("setnxlock: too many extensions whose outcome is unknown")
 
 // read reads the key and tells h its value.
-func (s *settler) read(ctx context.Context, h holder) (value string, err error) {
+func (s *resolver) read(ctx context.Context, h holder) (value string, err error) {
 	l := h.current()
 	st, err := s.inspect(ctx, l.Key, s.limit)
 	if err != nil {
@@ -247,14 +247,14 @@ func ownValue(h holder, held func(v string) (bool, error)) (string, error) {
 	}
 }
 
-func (s *settler) inspect(ctx context.Context, key string, ttl time.Duration) (State, error) {
+func (s *resolver) inspect(ctx context.Context, key string, ttl time.Duration) (State, error) {
 	step, done := s.step(ctx, ttl)
 	defer done()
 	return s.backend.Inspect(step, s.now, key)
 }
 
 // release tries each possible value of h in turn, until one is released.
-func (s *settler) release(ctx context.Context, h holder) (err error) {
+func (s *resolver) release(ctx context.Context, h holder) (err error) {
 	if h.on(lease.Event{Kind: lease.Release}, Grant{}) == lease.Over {
 		return h.over()
 	}
@@ -303,7 +303,7 @@ func (s *settler) release(ctx context.Context, h holder) (err error) {
 
 // settled returns the error of a release after it found nothing of ours. It returns nil if an earlier release of
 // ours had got through.
-func (s *settler) settled(h holder, err error) error {
+func (s *resolver) settled(h holder, err error) error {
 	if errors.Is(h.over(), ErrReleased) {
 		return nil
 	}
@@ -323,7 +323,7 @@ type removal struct {
 }
 
 // begin begins a try.
-func (s *settler) begin(ctx context.Context, r *removal) {
+func (s *resolver) begin(ctx context.Context, r *removal) {
 	r.tries++
 	r.cleaning = limit.Ended(ctx)
 	r.step, r.done = s.orCleanup(ctx)
@@ -332,7 +332,7 @@ func (s *settler) begin(ctx context.Context, r *removal) {
 // releaseOne judges a try by its error. If the outcome is unknown it looks, and r is to be released once more if
 // the key still holds its value. A release compares, so a second one never removes another client's lock
 // (any/lost-reply-to-release).
-func (s *settler) releaseOne(ctx context.Context, r *removal, err error) (again bool, _ error) {
+func (s *resolver) releaseOne(ctx context.Context, r *removal, err error) (again bool, _ error) {
 	o, open := protocol.OutcomeOf(err), r.sent
 	r.sent = r.sent || o != protocol.NotSent
 	known := o == protocol.Done || o == protocol.Refused
@@ -363,7 +363,7 @@ func (s *settler) releaseOne(ctx context.Context, r *removal, err error) (again 
 
 // gone interprets a key without r's value after its release failed by err. If r began in time, the lock was
 // released. It was lost if nothing was sent, or if a server answers that may never have had it (any/failover).
-func (s *settler) gone(r *removal, err error) error {
+func (s *resolver) gone(r *removal, err error) error {
 	switch {
 	case !r.inTime:
 		return ranOut(r.Key)
@@ -374,7 +374,7 @@ func (s *settler) gone(r *removal, err error) error {
 }
 
 // orCleanup returns a step's context, or a cleanup's if ctx has ended.
-func (s *settler) orCleanup(ctx context.Context) (context.Context, func()) {
+func (s *resolver) orCleanup(ctx context.Context) (context.Context, func()) {
 	if limit.Ended(ctx) { // a connection notices a deadline before the context does
 		return s.cleanup(ctx)
 	}

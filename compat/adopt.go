@@ -86,7 +86,7 @@ func (k *Locker) releaseToken(ctx context.Context, key, token string) error {
 }
 
 // find returns the lease behind token. A lease without an end is ours until we say otherwise.
-func (k *Locker) find(ctx context.Context, key, token string, ttl time.Duration) (*loose, error) {
+func (k *Locker) find(ctx context.Context, key, token string, ttl time.Duration) (*unattached, error) {
 	step, done := k.step(ctx, ttl)
 	defer done()
 	l, err := k.backend.Find(step, k.now, key, token)
@@ -97,7 +97,7 @@ func (k *Locker) find(ctx context.Context, key, token string, ttl time.Duration)
 	if l.Until.IsZero() {
 		l.Until = now.Add(max(ttl, k.o.Timeout))
 	}
-	return newLoose(l, ttl, now), nil
+	return newUnattached(l, ttl, now), nil
 }
 
 // AdoptHandle adopts the lock of h, as [Locker.Adopt] does by its key and token.

@@ -31,7 +31,7 @@ func (k *Locker) attempt(ctx context.Context, key string, ttl time.Duration, n i
 	}
 	k.see(Event{Context: ctx, Kind: EventAttempt, Key: key, Lease: l.Lease, Took: k.elapsed(start), Tries: n, Err: err}, func() {
 		if err == nil {
-			k.undo(ctx, newLoose(l, ttl, start), nil) //nolint:errcheck // a panic is on its way
+			k.undo(ctx, newUnattached(l, ttl, start), nil) //nolint:errcheck // a panic is on its way
 		}
 	})
 	if errors.Is(err, ErrHeld) {
@@ -53,7 +53,7 @@ func (k *Locker) acquired(ctx context.Context, l Grant, ttl time.Duration, err e
 	if err == nil && ctx.Err() == nil && !lease.Past(now, l.Until) {
 		return l, nil
 	}
-	h := newLoose(l, ttl, now)
+	h := newUnattached(l, ttl, now)
 	switch {
 	case err != nil:
 		err = k.settle(ctx, h, ttl, err)

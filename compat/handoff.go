@@ -46,7 +46,7 @@ func (l *held) Handoff(ctx context.Context, ttl time.Duration) (*Lock, error) {
 	}
 	next.How, next.Rotate = protocol.HandedOff, false
 	l.k.see(Event{Context: ctx, Kind: EventReleased, Key: l.lease.Key, Lease: old.Lease, Took: start.Sub(l.since)}, func() {
-		l.k.undo(ctx, newLoose(next, ttl, start), nil) //nolint:errcheck // a panic is on its way
+		l.k.undo(ctx, newUnattached(next, ttl, start), nil) //nolint:errcheck // a panic is on its way
 		l.k.queues.Gone(&l.place)
 	})
 	return forUser(l.k.hold(ctx, false, next, asked, renews, start, 0))
@@ -71,7 +71,7 @@ func (l *held) is(f func(s *lease.State) bool) bool {
 
 // pass takes the lease off l for the next holder. The lease belongs to nobody yet. pass returns nil if l does not
 // hold it any more.
-func (l *held) pass(ttl time.Duration, now time.Time) *loose {
+func (l *held) pass(ttl time.Duration, now time.Time) *unattached {
 	l.mu.Lock()
 	le, secret := believed(l.lease, &l.state), l.state.Secret()
 	passes := l.state.On(lease.Event{Kind: lease.Pass, At: now}) == lease.OK
@@ -83,7 +83,7 @@ func (l *held) pass(ttl time.Duration, now time.Time) *loose {
 	if !passes {
 		return nil
 	}
-	p := newLoose(le, ttl, now)
+	p := newUnattached(le, ttl, now)
 	if !secret {
 		p.on(lease.Event{Kind: lease.Disclose}, le)
 	}
@@ -93,7 +93,7 @@ func (l *held) pass(ttl time.Duration, now time.Time) *loose {
 // inherit takes over a lock after a release passed it on. It extends the lock, with a value and a fence of its
 // own, unless the lease is fresh and nobody knows its value. On an error it has been released as far as it was
 // ours.
-func (k *Locker) inherit(ctx context.Context, q *queue.Queue[loose], h *loose, ttl time.Duration) error {
+func (k *Locker) inherit(ctx context.Context, q *queue.Queue[unattached], h *unattached, ttl time.Duration) error {
 	now := k.now()
 	h.lease.How = protocol.HandedOff
 	if !now.Before(h.state.End()) {

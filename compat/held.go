@@ -43,7 +43,7 @@ type held struct {
 	long bool               // it was told that it is held for long; a step that is under way has it
 
 	item  schedule.Item[*held]
-	place queue.Holder[loose]
+	place queue.Holder[unattached]
 }
 
 // hold makes a Lock of a new lease. Its context ends with parent if it is bound to it.
@@ -312,10 +312,10 @@ func (l *held) release(ctx context.Context) error {
 		le := l.current()
 		p := l.pass(ttl, start)
 		if p == nil {
-			next.Grant(queue.Grant[loose]{})
+			next.Grant(queue.Grant[unattached]{})
 			return l.over()
 		}
-		defer next.Grant(queue.Grant[loose]{Passed: p}) // that it is over here comes before it begins there
+		defer next.Grant(queue.Grant[unattached]{Passed: p}) // that it is over here comes before it begins there
 		l.k.see(Event{Context: caller, Kind: EventReleased, Key: l.lease.Key, Lease: le.Lease, Took: start.Sub(l.since)}, nil)
 		return nil
 	}

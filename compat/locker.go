@@ -29,7 +29,7 @@ type Locker struct {
 	o         Options
 	plain     context.Context // that of most steps, without a limit
 	scheduler schedule.Scheduler[*held]
-	queues    queue.Queues[loose]
+	queues    queue.Queues[unattached]
 	tasks     sync.WaitGroup // in the background
 	crew      *cleaning.Crew // for what a Backend leaves to be done behind a step
 }
@@ -79,8 +79,8 @@ func NewLocker(b Backend, o Options) *Locker {
 	b, err := owned(b)
 	k := &Locker{o: o, invalid: err, abilities: b.Abilities(), plain: cleaning.With(context.Background(), crew), crew: crew}
 	k.resolver = resolver{backend: b, now: o.Clock.Now, step: k.stepContext, cleanup: crew.After, limit: o.Timeout}
-	k.queues = queue.Queues[loose]{Now: o.Clock.Now, Pause: o.least(), Longest: o.Poll, Run: k.background}
-	k.queues.Undo = func(ctx context.Context, h *loose) { k.undo(ctx, h, nil) } //nolint:errcheck // what stays ends with its lease
+	k.queues = queue.Queues[unattached]{Now: o.Clock.Now, Pause: o.least(), Longest: o.Poll, Run: k.background}
+	k.queues.Undo = func(ctx context.Context, h *unattached) { k.undo(ctx, h, nil) } //nolint:errcheck // what stays ends with its lease
 	k.scheduler.Clock, k.scheduler.Renew = o.Clock, k.renewAll
 	k.scheduler.End = func(l *held, at time.Time) { l.on(lease.Event{Kind: lease.Tick, At: at}, Grant{}) }
 	if s := k.abilities.server; s != nil && err == nil {

@@ -37,7 +37,7 @@ type holder interface {
 // settle reads the key over another connection to learn the outcome of an attempt with a lost reply
 // (any/lost-reply). If the key holds our value, extending it proves the lease ours, gives it its TTL if the
 // connection broke before that was sent, and draws the fence whose number was lost.
-func (s *resolver) settle(ctx context.Context, h *loose, ttl time.Duration, why error) error {
+func (s *resolver) settle(ctx context.Context, h *unattached, ttl time.Duration, why error) error {
 	l := h.current()
 	if l.Ambiguous || errors.Is(why, ErrUnknown) {
 		return &UnknownError{Lease: l.Lease, Err: why}
@@ -66,7 +66,7 @@ func (s *resolver) settle(ctx context.Context, h *loose, ttl time.Duration, why 
 // undo releases a possible lease, in a context that outlives ctx, and returns why. If the release is not known to
 // have worked, it returns ErrUnknown too. The release compares: undoing a step that never ran must not remove
 // another client's lock (any/release-of-unknown).
-func (s *resolver) undo(ctx context.Context, h *loose, why error) error {
+func (s *resolver) undo(ctx context.Context, h *unattached, why error) error {
 	step, done := s.cleanup(ctx)
 	defer done()
 	l := h.current()

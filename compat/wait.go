@@ -20,8 +20,8 @@ type wait struct {
 	start time.Time
 	tries int // attempts made
 
-	queue *queue.Queue[loose]
-	entry *queue.Entry[loose] // its place in the queue; nil: it is at the head
+	queue *queue.Queue[unattached]
+	entry *queue.Entry[unattached] // its place in the queue; nil: it is at the head
 
 	ctx    context.Context // the caller's, with the waiter's name if the lock has to do with who waits
 	waiter string
@@ -61,7 +61,7 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 }
 
 // run goes from turn to turn: to the head of the queue, an attempt, and a pause until the next is worth making.
-func (w *wait) run(ctx context.Context, g queue.Grant[loose]) (l *held, err error) {
+func (w *wait) run(ctx context.Context, g queue.Grant[unattached]) (l *held, err error) {
 	acquired := false
 	defer func() {
 		if w.entry == nil {
@@ -144,7 +144,7 @@ func (w *wait) asks() {
 func (w *wait) attempt() (Grant, error) {
 	w.asks()
 	if w.open != nil {
-		if err := w.k.undo(w.ctx, newLoose(*w.open, w.ttl, w.k.now()), nil); err != nil {
+		if err := w.k.undo(w.ctx, newUnattached(*w.open, w.ttl, w.k.now()), nil); err != nil {
 			return *w.open, err
 		}
 		w.open = nil
@@ -213,7 +213,7 @@ func (w *wait) after(ctx context.Context, g Grant, err error) error {
 }
 
 // yieldTo lets others go first if it is their turn. A woken client has the key soon, and any other for a moment.
-func (w *wait) yieldTo(ctx context.Context, g queue.Grant[loose]) (err error) {
+func (w *wait) yieldTo(ctx context.Context, g queue.Grant[unattached]) (err error) {
 	if w.yield = g.Yield; w.yield == 0 {
 		return nil
 	}

@@ -521,7 +521,7 @@ var table = []mutant{
 	row("what was to be replicated is proved by its value", "compat.server.change", never("ch.After != nil"), followed),
 	row("of a batch the first alone was not replicated", "protocol.task.end",
 		swap("s.err = once.err", "s.err, once.err = once.err, nil"), followed),
-	row("a part forgets what else its key may hold", "compat.newLoose",
+	row("a part forgets what else its key may hold", "compat.newUnattached",
 		swap("slices.Backward(l.Or)", "slices.Backward(l.Or[:0])"), sets, votes),
 	row("an adopted value is a secret", "compat.Locker.hold", never("le.How == protocol.Adopted"),
 		promises("AdoptedIsNoSecret")),

@@ -11,16 +11,16 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// loose holds a lease without a Lock: of an attempt in doubt, of a lock on its way to the next holder, or of a part of
-// a lock made of several.
-type loose struct {
+// unattached holds a lease without a Lock: of an attempt in doubt, of a lock on its way to the next holder, or of a
+// part of a lock made of several.
+type unattached struct {
 	state lease.State
 	lease Grant
 	why   error // what the last step ended with
 }
 
-func newLoose(l Grant, ttl time.Duration, now time.Time) *loose {
-	h := &loose{lease: l, state: lease.New(claimOf(l, ttl), false, now)}
+func newUnattached(l Grant, ttl time.Duration, now time.Time) *unattached {
+	h := &unattached{lease: l, state: lease.New(claimOf(l, ttl), false, now)}
 	for _, v := range slices.Backward(l.Or) { // the likeliest was asked for last
 		e := lease.Event{Kind: lease.Unknown, At: now, Claim: claimOf(l, ttl)}
 		e.Claim.Value = v
@@ -33,13 +33,13 @@ func claimOf(l Grant, ttl time.Duration) lease.Claim {
 	return lease.Claim{Value: l.Value, Until: l.Until, TTL: ttl, Fence: l.Fence}
 }
 
-func (h *loose) current() Grant             { return believed(h.lease, &h.state) }
-func (h *loose) value(i int) (string, bool) { return h.state.Value(i) }
-func (h *loose) over() error                { return overError(h.lease.Key, &h.state, h.why) }
-func (h *loose) lost(err error) error       { return lostToo(h.lease.Key, &h.state, h.why, err) }
-func (h *loose) saw(err error)              { h.why = err }
+func (h *unattached) current() Grant             { return believed(h.lease, &h.state) }
+func (h *unattached) value(i int) (string, bool) { return h.state.Value(i) }
+func (h *unattached) over() error                { return overError(h.lease.Key, &h.state, h.why) }
+func (h *unattached) lost(err error) error       { return lostToo(h.lease.Key, &h.state, h.why, err) }
+func (h *unattached) saw(err error)              { h.why = err }
 
-func (h *loose) on(e lease.Event, l Grant) lease.Verdict {
+func (h *unattached) on(e lease.Event, l Grant) lease.Verdict {
 	follow(&h.lease, e.Kind, l)
 	return h.state.On(e)
 }
@@ -125,7 +125,7 @@ func lostToo(key string, s *lease.State, why, err error) error {
 }
 
 // either adds every other value that the key may hold to l.
-func (h *loose) either(l Grant) Grant {
+func (h *unattached) either(l Grant) Grant {
 	l.Or = nil
 	for i := 0; ; i++ {
 		v, ok := h.value(i)
@@ -158,7 +158,7 @@ func (b part) Acquire(ctx context.Context, now func() time.Time, key string, ttl
 		if protocol.OutcomeOf(err) != protocol.Unknown {
 			return l, err
 		}
-		h := newLoose(l, ttl, now())
+		h := newUnattached(l, ttl, now())
 		err = b.resolver(now).settle(ctx, h, ttl, err)
 		switch {
 		case err == nil, errors.Is(err, ErrUnknown):
@@ -174,7 +174,7 @@ func (b part) Acquire(ctx context.Context, now func() time.Time, key string, ttl
 // Extend returns at least the standing lease with an error of outcome Unknown. If several values may stand,
 // Grant.Or lists the others.
 func (b part) Extend(ctx context.Context, now func() time.Time, l Grant, ttl time.Duration) (Grant, error) {
-	h := newLoose(l, ttl, now())
+	h := newUnattached(l, ttl, now())
 	next, err := b.resolver(now).extend(ctx, h, extension{ttl: ttl, rotate: l.Rotate, redraw: l.Fence == 0})
 	switch protocol.OutcomeOf(err) {
 	case protocol.Done:
@@ -198,5 +198,5 @@ func (b part) Release(ctx context.Context, now func() time.Time, l Grant) error 
 	if l.epoch == 0 { // a part of a lease: when it was written is not known
 		l.epoch = epochOf(b.Backend)
 	}
-	return b.resolver(now).release(ctx, newLoose(l, 0, now()))
+	return b.resolver(now).release(ctx, newUnattached(l, 0, now()))
 }

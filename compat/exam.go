@@ -261,15 +261,15 @@ func (c *call) asks(s *server, changes ...protocol.Change) {
 
 // What becomes of transactions when steps share connections.
 const (
-	apart   int32 = iota // each has a connection of its own: the server does not keep pipelined ones whole, so far as is known
-	unasked              // so it is until the server was asked, by the first steps that share
-	whole                // they are pipelined: the server keeps each of them whole
+	separate int32 = iota // each has a connection of its own: the server does not keep pipelined ones whole, so far as is known
+	unasked               // so it is until the server was asked, by the first steps that share
+	whole                 // they are pipelined: the server keeps each of them whole
 )
 
 // learnWhole asks, beside the first steps on shared connections, whether those can carry transactions. A server
 // that was not found to keep them whole is asked again when it is checked again.
 func (s *server) learnWhole(key string) {
-	if !s.pipes.CompareAndSwap(unasked, apart) {
+	if !s.pipes.CompareAndSwap(unasked, separate) {
 		return
 	}
 	s.crew.Run(func() {

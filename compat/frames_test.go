@@ -82,7 +82,7 @@ func (s *stacks) between(t *testing.T, method string) (ours []string) {
 // Over a shared connection the connection itself is this module's: the six functions of package mux choose it, put the
 // message behind the others, and write for all whose message has come meanwhile. They take the place of the one that
 // catches redigo's panics. A crowd's releases under WATCH, which are written for their callers by another goroutine
-// (together.go), are not counted here.
+// (batcher.go), are not counted here.
 func TestFrames(t *testing.T) {
 	for _, c := range []struct {
 		name          string

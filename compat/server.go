@@ -42,7 +42,7 @@ type server struct {
 	shared   *mux.Pool    // of steps that need no connection of their own; nil: each has one
 	pipes    atomic.Int32 // what is known of transactions that are pipelined
 	underWay atomic.Int32 // steps
-	together together
+	batcher  batcher
 
 	owned atomic.Bool // by a Locker
 	crew  *cleaning.Crew

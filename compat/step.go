@@ -306,7 +306,7 @@ func (s *server) returnLater(c *call) {
 func (s *server) putBack(c *call) {
 	if c.Err() != nil && !c.wire.GivenUp() {
 		s.checked.Store(0) // the next connection may lead to another server
-		s.pipes.Store(apart)
+		s.pipes.Store(separate)
 	}
 	c.clean = c.wire.Return()
 	s.uncount(c)

@@ -12,16 +12,16 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// together sends changes under WATCH in batches. The changes that come while a batch is under way form the next batch,
+// batcher sends changes under WATCH in batches. The changes that come while a batch is under way form the next batch,
 // in one transaction. A crowd of releases costs two round trips, where each by itself would cost two, and a connection.
-type together struct {
+type batcher struct {
 	mu      sync.Mutex
-	waiting []*companion
+	waiting []*batchedChange
 	busy    bool
 }
 
-// A companion carries one change, in its batch or on the way to it.
-type companion struct {
+// A batchedChange carries one change, in its batch or on the way to it.
+type batchedChange struct {
 	change protocol.Change
 	within time.Duration // how long its step may take
 	err    error
@@ -40,15 +40,15 @@ func (s *server) join(ctx context.Context, ch protocol.Change) error {
 	}
 	s.underWay.Add(1)
 	defer s.underWay.Add(-1)
-	c := &companion{change: ch, within: limit.Of(ctx), done: make(chan struct{})}
-	t := &s.together
-	t.mu.Lock()
-	t.waiting = append(t.waiting, c)
-	begins := !t.busy
-	t.busy = true
-	t.mu.Unlock()
+	c := &batchedChange{change: ch, within: limit.Of(ctx), done: make(chan struct{})}
+	b := &s.batcher
+	b.mu.Lock()
+	b.waiting = append(b.waiting, c)
+	begins := !b.busy
+	b.busy = true
+	b.mu.Unlock()
 	if begins {
-		s.crew.Run(s.travel)
+		s.crew.Run(s.runBatches)
 	}
 	rings, stop := limit.Alarm(ctx)
 	defer stop()
@@ -62,25 +62,25 @@ func (s *server) join(ctx context.Context, ch protocol.Change) error {
 	if err == nil {
 		err = ErrTimeout
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if i := slices.Index(t.waiting, c); i >= 0 {
-		t.waiting = slices.Delete(t.waiting, i, i+1)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if i := slices.Index(b.waiting, c); i >= 0 {
+		b.waiting = slices.Delete(b.waiting, i, i+1)
 		return protocol.NotSent.Mark(err)
 	}
 	return err
 }
 
-// travel carries out batches until none waits.
-func (s *server) travel() {
-	t := &s.together
+// runBatches carries out batches until none waits.
+func (s *server) runBatches() {
+	b := &s.batcher
 	for {
-		t.mu.Lock()
-		n := min(len(t.waiting), batchAtMost)
-		batch := slices.Clone(t.waiting[:n])
-		t.waiting = slices.Delete(t.waiting, 0, n)
-		t.busy = n > 0
-		t.mu.Unlock()
+		b.mu.Lock()
+		n := min(len(b.waiting), batchAtMost)
+		batch := slices.Clone(b.waiting[:n])
+		b.waiting = slices.Delete(b.waiting, 0, n)
+		b.busy = n > 0
+		b.mu.Unlock()
 		if n == 0 {
 			return
 		}
@@ -92,7 +92,7 @@ func (s *server) travel() {
 }
 
 // carryOut carries out a batch, within the longest limit of its steps.
-func (s *server) carryOut(batch []*companion) {
+func (s *server) carryOut(batch []*batchedChange) {
 	changes, within := make([]protocol.Change, len(batch)), time.Duration(0)
 	for i, c := range batch {
 		changes[i], within = c.change, max(within, c.within)

@@ -42,8 +42,8 @@ func NewOn(source Source, a protocol.Algorithm, o Options) *Locker {
 	return NewLocker(NewBackend(source, a), o)
 }
 
-// owned returns a Backend for one Locker alone. A wrapper shares the server below it, so a second Locker over the
-// same wrapper gets ErrInvalid.
+// owned returns a Backend for one Locker alone. A wrapper shares the server below it, so a second Locker over
+// that server gets ErrInvalid.
 func owned(b Backend) (Backend, error) {
 	switch s := b.Abilities().server; {
 	case s == nil:
@@ -57,8 +57,8 @@ func owned(b Backend) (Backend, error) {
 }
 
 // NewLocker returns a Locker over a Backend. Several Lockers may share one from [NewBackend], or one made of
-// several. A Backend that wraps one from NewBackend and returns its Abilities belongs to the first Locker; every
-// call of a later Locker over it returns [ErrInvalid].
+// several. A Backend that wraps one from NewBackend and returns its Abilities belongs to the first Locker; a
+// later Locker over it returns [ErrInvalid] from every call that names a key.
 func NewLocker(b Backend, o Options) *Locker {
 	if o.Clock == nil {
 		o.Clock = clock.New()

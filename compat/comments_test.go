@@ -1,0 +1,104 @@
+package compat_test
+
+import (
+	"go/ast"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	indefinite = regexp.MustCompile(`\b([Tt]hat|[Ww]hich|[Ww]ho|[Ww]hose|[Ww]hom|[Ww]hat|[Ww]hoever|[Ww]hatever|[Ss]omebody|[Nn]obody|[Aa]nybody|[Tt]hose)\b`)
+	reporting  = regexp.MustCompile(`\b(report|say|tell|note|know|check|see|find|show|mean|ensure|require|promise|assume|prove)(s|ed|ing)? that\b`)
+	copula     = regexp.MustCompile(`^\S+ (is|are|has|have|says?)\b`)
+)
+
+// unread are packages whose comments have not been rewritten yet. One that does as the others must leave the list.
+var unread = map[string]bool{
+	"compat/internal/answer":   true,
+	"compat/internal/chaos":    true,
+	"compat/internal/cleaning": true,
+	"compat/internal/faulty":   true,
+	"compat/internal/history":  true,
+	"compat/internal/lease":    true,
+	"compat/internal/limit":    true,
+	"compat/internal/listcas":  true,
+	"compat/internal/mutants":  true,
+	"compat/internal/mux":      true,
+	"compat/internal/queue":    true,
+	"compat/internal/safe":     true,
+	"compat/internal/schedule": true,
+	"compat/internal/session":  true,
+	"compat/internal/signal":   true,
+	"compat/internal/simulate": true,
+	"compat/internal/slot":     true,
+	"compat/internal/stock":    true,
+	"compat/internal/wire":     true,
+	"compat/protocol":          true,
+	"internal/broken":          true,
+}
+
+// A comment of a function names things and says what the function does: few of a package's first sentences have a pronoun
+// without a name, and few begin with "Name is". Packages with up to four such comments are not judged.
+func TestCommentsNameThingsAndAct(t *testing.T) {
+	judged := 0
+	for _, dir := range allPackages(t) {
+		sentences, pronouns, copulas := 0, 0, 0
+		for _, f := range parse(t, dir) {
+			for _, d := range f.file.Decls {
+				fn, ok := d.(*ast.FuncDecl)
+				if !ok || fn.Doc == nil {
+					continue
+				}
+				first, _, _ := strings.Cut(strings.Join(strings.Fields(fn.Doc.Text()), " "), ". ")
+				sentences++
+				pronouns += len(indefinite.FindAllString(reporting.ReplaceAllString(first, ""), -1))
+				if copula.MatchString(first) {
+					copulas++
+				}
+			}
+		}
+		if sentences <= 4 {
+			continue
+		}
+		judged++
+		dir = strings.TrimPrefix(dir, "../")
+		p, c := float64(pronouns)/float64(sentences), float64(copulas)/float64(sentences)
+		if fails := p > 0.25 || c > 0.15; fails && !unread[dir] {
+			t.Errorf("%s: %.2f pronouns a comment, want 0.25 at most; %.0f %% begin with \"Name is\", want 15 at most", dir, p, 100*c)
+		} else if !fails && unread[dir] {
+			t.Errorf("%s does as the others: it leaves the list", dir)
+		}
+	}
+	if judged < 40 {
+		t.Errorf("%d packages are judged: where are the others?", judged)
+	}
+}
+
+// allPackages are the directories with Go files of all modules here.
+func allPackages(t *testing.T) (dirs []string) {
+	t.Helper()
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil || !d.IsDir():
+			return err
+		case path != ".." && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".")):
+			return fs.SkipDir
+		}
+		files, err := os.ReadDir(path)
+		for _, f := range files {
+			if strings.HasSuffix(f.Name(), ".go") && !strings.HasSuffix(f.Name(), "_test.go") {
+				dirs = append(dirs, path)
+				break
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dirs
+}

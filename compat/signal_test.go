@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -586,17 +587,17 @@ func TestWokenInVainIsNext(t *testing.T) {
 		waits := make(chan error)
 		go func() { _, err := k.Lock(ctx, "k", time.Minute); waits <- err }()
 		time.Sleep(5 * time.Second)
-		pushed := ""
+		var pushed atomic.Value
 		server.SetTrace(func(_ int, args []string, _ any) {
 			if strings.HasSuffix(args[0], "PUSH") {
-				pushed = args[0]
+				pushed.Store(args[0])
 			}
 		})
 		must.Get(other.Do("SET", "k", "second", "PX", 60000))(t)
 		must.Get(other.Do("RPOPLPUSH", protocol.Aux("k", "waiters"), protocol.Aux("k", "wake")))(t)
 		time.Sleep(5 * time.Second)
-		if pushed != "RPUSH" {
-			t.Errorf("it registered by %q, want RPUSH: as the next", pushed)
+		if by := pushed.Load(); by != "RPUSH" {
+			t.Errorf("it registered by %v, want RPUSH: as the next", by)
 		}
 		cancel()
 		if err := <-waits; !errors.Is(err, context.Canceled) {

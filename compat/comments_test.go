@@ -2,9 +2,6 @@ package compat_test
 
 import (
 	"go/ast"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -45,7 +42,7 @@ var unread = map[string]bool{
 // without a name, and few begin with "Name is". Packages with up to four such comments are not judged.
 func TestCommentsNameThingsAndAct(t *testing.T) {
 	judged := 0
-	for _, dir := range allPackages(t) {
+	for _, dir := range packagesBut(t, func(string) bool { return false }) {
 		sentences, pronouns, copulas := 0, 0, 0
 		for _, f := range parse(t, dir) {
 			for _, d := range f.file.Decls {
@@ -76,29 +73,4 @@ func TestCommentsNameThingsAndAct(t *testing.T) {
 	if judged < 40 {
 		t.Errorf("%d packages are judged: where are the others?", judged)
 	}
-}
-
-// allPackages are the directories with Go files of all modules here.
-func allPackages(t *testing.T) (dirs []string) {
-	t.Helper()
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil || !d.IsDir():
-			return err
-		case path != ".." && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".")):
-			return fs.SkipDir
-		}
-		files, err := os.ReadDir(path)
-		for _, f := range files {
-			if strings.HasSuffix(f.Name(), ".go") && !strings.HasSuffix(f.Name(), "_test.go") {
-				dirs = append(dirs, path)
-				break
-			}
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dirs
 }

@@ -39,7 +39,7 @@ type held struct {
 	why   error         // what the last step ended with
 	freed chan struct{} // closed when it has ended; nil: nobody waits for that
 
-	user weak.Pointer[Lock] // what its user has, if it is renewed until nobody has that; mu guards it
+	user weak.Pointer[Lock] // the user's Lock, if it is not renewed beyond that one's life; mu guards it
 	long bool               // it was told that it is held for long; a step that is under way has it
 
 	item  schedule.Item[*held]

@@ -5,7 +5,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,29 +39,37 @@ func TestLongClocksApart(t *testing.T) {
 		t.Run(addr, func(t *testing.T) {
 			ctx := context.Background()
 			key := "apart:" + protocol.NewToken()[:8]
-			var inside, most, sections atomic.Int64
+			locker := func(o compat.Options) *compat.Locker {
+				pool := &redis.Pool{MaxIdle: 2, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
+				k := compat.New(pool, semaphore.Lock{Options: semaphore.Options{N: 3}}, o)
+				t.Cleanup(func() {
+					k.Close(ctx) //nolint:errcheck // what a client that died has left is not its own any more
+					pool.Close()
+				})
+				return k
+			}
+			var mu sync.Mutex
+			inside, most, sections := 0, 0, 0
+			enters := func(n int) {
+				mu.Lock()
+				defer mu.Unlock()
+				inside += n
+				most = max(most, inside)
+				sections += max(n, 0)
+			}
 			var all sync.WaitGroup
 			for n := range 20 {
 				all.Go(func() {
-					pool := &redis.Pool{MaxIdle: 2, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
-					defer pool.Close()
-					clk := offset{clock.New(), time.Duration(n-10) * time.Second / 2}
-					k := compat.New(pool, semaphore.Lock{Options: semaphore.Options{N: 3}}, compat.Options{Clock: clk, NoRenew: true})
-					defer k.Close(ctx) //nolint:errcheck // what a client that died has left is not its own any more
+					k := locker(compat.Options{Clock: offset{clock.New(), time.Duration(n-10) * time.Second / 2}, NoRenew: true})
 					for turn := range 10 {
 						l, err := k.Lock(ctx, key, 2*time.Second)
 						if err != nil {
 							t.Error(err)
 							return
 						}
-						for now := inside.Add(1); ; {
-							if was := most.Load(); now <= was || most.CompareAndSwap(was, now) {
-								break
-							}
-						}
-						sections.Add(1)
-						time.Sleep(2 * time.Millisecond)
-						inside.Add(-1)
+						enters(1)
+						time.Sleep(2 * time.Millisecond) // the section
+						enters(-1)
 						if n%5 == 0 && turn == 5 {
 							l.Detach(ctx) //nolint:errcheck // a holder that died: its slot is free after the ttl
 						} else if err := l.Release(ctx); err != nil {
@@ -72,13 +79,10 @@ func TestLongClocksApart(t *testing.T) {
 				})
 			}
 			all.Wait()
-			if most.Load() != 3 || sections.Load() != 200 {
-				t.Errorf("%d were inside at once in %d sections, want 3 in 200", most.Load(), sections.Load())
+			if most != 3 || sections != 200 {
+				t.Errorf("%d were inside at once in %d sections, want 3 in 200", most, sections)
 			}
-			pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
-			defer pool.Close()
-			k := compat.New(pool, semaphore.Lock{Options: semaphore.Options{N: 3}}, compat.Options{})
-			defer k.Close(ctx) //nolint:errcheck // it releases what the test has taken
+			k := locker(compat.Options{})
 			for range 3 {
 				must.Get(k.Lock(ctx, key, 2*time.Second))(t)
 			}

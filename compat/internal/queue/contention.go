@@ -18,7 +18,7 @@ type contention struct {
 	woken    bool      // a wake-up came, and nobody here has made use of it yet
 	vain     bool      // the last that came was of no use: another client was faster
 	free     time.Time // until when the key is left to others
-	called   bool      // they have been woken
+	called   bool      // one of them was woken for that
 	front    string    // which of those who wait was to be woken next when the key was last seen to change hands
 	silent   bool      // it changes hands without that anybody is woken
 

@@ -339,8 +339,8 @@ func (qs *Queues[P]) released(h *Holder[P], ttl time.Duration, now time.Time) (q
 	return q, moment, true
 }
 
-// wake wakes a client elsewhere, after a moment, and then lets the next here go on. A client that was woken goes first: one
-// here that takes the key in between costs it the way to the server, and it waits again.
+// wake wakes a client elsewhere, after a moment, and then lets the next here go on, behind that client: taking the key before
+// it would have woken it in vain.
 func (qs *Queues[P]) wake(ctx context.Context, q *Queue[P], moment time.Duration) {
 	woken := qs.Signals.Wake(ctx, q.key, moment)
 	qs.mu.Lock()

@@ -69,8 +69,8 @@ func (t *turns) used() { t.unused /= 2 }
 
 // looks pace a process that can't be woken. However many such processes look at a key, a release is to be noticed after the
 // shortest pause, on average. So each process aims at as many looks in a wait as shortest pauses fit into one turn of a
-// holder. After a wait with more looks it looks more seldom by a factor, after a wait with fewer more often by a constant:
-// so processes whose pauses differ come to the same ones (Chiu and Jain, 1989); with factors both ways they would stay apart.
+// holder. A wait with more looks lengthens the pauses by a factor, a wait with fewer adds a constant to their rate: so the
+// pauses of all processes become alike (Chiu and Jain, 1989). With factors both ways they would stay different.
 type looks struct {
 	usual   time.Duration // the pause between two
 	learned bool          // from a wait before
@@ -88,7 +88,7 @@ func (l *looks) change(now time.Time, least time.Duration) {
 		}
 	} else {
 		stood := now.Sub(l.changed)
-		if l.n-l.at == 1 { // each look sees another holder: the turns are shorter than the pauses, by how much can't be seen
+		if l.n-l.at == 1 { // each look sees another holder: turns are shorter than pauses, nobody knows by how much
 			stood = least
 		}
 		if l.stands == 0 {

@@ -19,7 +19,7 @@ import (
 // redis-server, and at the addresses in SETNXLOCK_TEST_REDIS.
 func eachListCAS(t *testing.T, f func(t *testing.T, c redis.Conn)) {
 	versions := []string{"2.0", "2.2", "2.4", "2.6", "7.0"} // whose lists differ
-	if underRace {
+	if realredis.UnderRace() {
 		versions = versions[:1] // nothing runs beside it
 	}
 	for _, v := range versions {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,7 +50,7 @@ func TestSurveyStreams(t *testing.T) {
 			t.Errorf("%q ends with %q", args, last)
 		}
 		t.Logf("survey %q: %d MB for 1,000 keys, %d MB for %d", args, few>>10, most>>10, many)
-		if limit := 64 << 10; most > limit && !underRace() || most > 2*few+limit/4 {
+		if limit := 64 << 10; most > limit && !realredis.UnderRace() || most > 2*few+limit/4 {
 			t.Errorf("%q: %d KB resident, with 1,000 keys %d", args, most, few)
 		}
 	}
@@ -71,10 +70,4 @@ func (w *weigher) Write(p []byte) (int, error) {
 	w.last = append(w.last, p...)
 	w.last = slices.Clone(w.last[max(0, len(w.last)-200):])
 	return len(p), nil
-}
-
-// underRace reports whether this binary has the race detector, which takes its own memory.
-func underRace() bool {
-	info, _ := debug.ReadBuildInfo()
-	return slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }

@@ -176,7 +176,7 @@ func explored(t *testing.T, rest bool) {
 					c.Invariants = []string{"exclusion", "ownership"}
 				}
 				x.set(&c)
-				if underRace {
+				if realredis.UnderRace() {
 					c.Attempts = 1
 				}
 				racetest.Check(t, c)

@@ -41,7 +41,7 @@ func Servers(t testing.TB) []Server {
 	t.Helper()
 	var all []Server
 	versions := slices.Concat(oldredis.Versions(), oldredis.Profiles())
-	if underRace {
+	if realredis.UnderRace() {
 		versions = []string{"1.2", "2.0", "2.4", "7.0", "twemproxy"}
 	}
 	for _, v := range versions {

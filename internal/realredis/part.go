@@ -5,11 +5,21 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime/debug"
+	"slices"
+	"sync"
 	"testing"
 )
 
 // Embedded reports whether SETNXLOCK_TEST=embedded asks for the tests with Go alone.
 func Embedded() bool { return os.Getenv("SETNXLOCK_TEST") == "embedded" }
+
+// UnderRace reports whether the race detector watches, under which a step takes ten times as long: a test then makes a
+// part of its runs.
+var UnderRace = sync.OnceValue(func() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+})
 
 // Need returns the path of an indispensable program; debian names its package there. A machine that lacks it fails the
 // test, so that it is noticed: `make test` installs it. Where Embedded the test ends as skipped, and Skipped notes it.

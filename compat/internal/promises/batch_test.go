@@ -8,6 +8,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/sentinel"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -56,7 +57,7 @@ func TestBatchesDecideAsSinglesDo(t *testing.T) {
 				switch {
 				case whole:
 					stride = 1
-				case underRace:
+				case realredis.UnderRace():
 					stride = 5
 				}
 				for n := 1; n <= commands; n += stride {

@@ -22,6 +22,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -187,7 +188,7 @@ func spoken() []kind {
 // and the next one works.
 func TestHostileBytes(t *testing.T) {
 	every := 8
-	if underRace {
+	if realredis.UnderRace() {
 		every = 1
 	}
 	for _, poison := range poisons {

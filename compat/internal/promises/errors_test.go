@@ -17,6 +17,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/internal/simulate"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -30,7 +31,7 @@ func TestNetworkFaultsAreNotTheServers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachKind(t, all(false), func(t *testing.T, k kind) {
 				wrong, seeds := 0, uint64(60)
-				if underRace {
+				if realredis.UnderRace() {
 					seeds = 6
 				}
 				for seed := range seeds {
@@ -495,7 +496,7 @@ func TestReleaseAfterAResolvedExtension(t *testing.T) {
 	}
 	eachKind(t, kinds, func(t *testing.T, k kind) {
 		for n, more := 1, true; more && n < 40; n++ {
-			if underRace && n > 3 {
+			if realredis.UnderRace() && n > 3 {
 				break
 			}
 			everyFault(t, k, func(w *world, strike func(*faulty.Network)) string {

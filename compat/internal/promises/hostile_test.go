@@ -16,6 +16,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
 // A liar is a server that does what it is told, and now and then answers anything: replies of wrong
@@ -157,7 +158,7 @@ func TestHostileServer(t *testing.T) {
 	switch {
 	case whole:
 		runs = 150
-	case underRace:
+	case realredis.UnderRace():
 		runs = 15
 	}
 	eachKind(t, all(true), func(t *testing.T, k kind) {

@@ -24,6 +24,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/sentinel"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 	"github.com/setnxlock/setnxlock/txlock"
 
 	"github.com/benbjohnson/clock"
@@ -338,7 +339,7 @@ func everyFault(t *testing.T, k kind, f func(w *world, strike func(*faulty.Netwo
 	switch {
 	case whole:
 		stride = 1
-	case underRace:
+	case realredis.UnderRace():
 		stride = 5
 	}
 	for i, m := range misfortunes {

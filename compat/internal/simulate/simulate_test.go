@@ -155,7 +155,7 @@ func called(t *testing.T, r Report) {
 // follows, two runs part: connections are dialled, and a server is checked, beside the step that asked for it.
 func TestLongDeterministic(t *testing.T) {
 	realredis.Long(t)
-	if underRace {
+	if realredis.UnderRace() {
 		t.Skip("the race detector changes the order of goroutines on purpose")
 	}
 	const runs = 40

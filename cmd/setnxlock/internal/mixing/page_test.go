@@ -5,8 +5,6 @@ import (
 	"flag"
 	"os"
 	"regexp"
-	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +12,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/internal/must"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
 var update = flag.Bool("update-mixing", false, "write docs/mixing.md anew")
@@ -78,17 +77,10 @@ func computed(t *testing.T) Matrix {
 // skipUnderRace leaves a whole matrix out under the race detector: TestVerdictsAreThoseOfTheSources computes a part.
 func skipUnderRace(t *testing.T) {
 	t.Helper()
-	if underRace() {
+	if realredis.UnderRace() {
 		t.Skip("not run under the race detector: the whole matrix")
 	}
 }
-
-// underRace reports whether the race detector watches, which costs a factor of eight: the tests are smaller then. They
-// still have two searches at a time.
-var underRace = sync.OnceValue(func() bool {
-	info, _ := debug.ReadBuildInfo()
-	return slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
-})
 
 // The page is what the code computes, all of it.
 func TestPageIsNotStale(t *testing.T) {

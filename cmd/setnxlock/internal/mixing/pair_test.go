@@ -8,6 +8,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/internal/must"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
 func find(t *testing.T, name string) Party {
@@ -49,7 +50,7 @@ func TestPairsOfRealClients(t *testing.T) {
 		// A crash between SETNX and PEXPIRE.
 		{"theirs/redis-py-2.10", "theirs/redis-py-2.10", "", "", "theirs/redis-py-2.10 by theirs/redis-py-2.10 died half-way"},
 	} {
-		if underRace() && i%4 != 0 {
+		if realredis.UnderRace() && i%4 != 0 {
 			continue
 		}
 		v := must.Get(pairOf(t, x.a, x.b))(t)
@@ -117,7 +118,7 @@ func TestMarginsBearSkew(t *testing.T) {
 		{"ours/getset:patient", 15 * time.Second, true},
 		{"set:lua", -15 * time.Second, true},
 	} {
-		if underRace() && i%4 != 0 {
+		if realredis.UnderRace() && i%4 != 0 {
 			continue
 		}
 		s, err := skew(context.Background(), x.name, x.off)

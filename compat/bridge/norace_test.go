@@ -1,5 +1,0 @@
-//go:build !race
-
-package bridge_test
-
-const underRace = false

@@ -1,5 +1,0 @@
-//go:build !race
-
-package compat_test
-
-const underRace = false

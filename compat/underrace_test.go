@@ -1,6 +1,0 @@
-//go:build race
-
-package compat_test
-
-// underRace: the race detector takes ten times as long.
-const underRace = true

@@ -92,8 +92,14 @@ func (s *Server) flush(db *space) {
 	clear(db.empty)
 }
 
-// overwrites are the commands that replace their destination: its old TTL is lost.
-var overwrites = wordSet("sinterstore sunionstore sdiffstore zinterstore zunionstore geosearchstore")
+// overwrites reports whether a command replaces its destination, whose old TTL is lost.
+func overwrites(name string) bool {
+	switch name {
+	case "sinterstore", "sunionstore", "sdiffstore", "zinterstore", "zunionstore", "geosearchstore":
+		return true
+	}
+	return false
+}
 
 // forward makes miniredis run a command common to all versions.
 func (s *Server) forward(c *session, cmd *command, args []string) any {
@@ -129,7 +135,7 @@ func (s *Server) forward(c *session, cmd *command, args []string) any {
 		return reply
 	}
 	reply := s.translate(s.dispatch(s.peerOf(db), own))
-	if s.has(missingRangeNil) && readsRange[cmd.name] {
+	if s.has(missingRangeNil) && readsRange(cmd.name) {
 		for _, i := range positions {
 			if !s.exists(db, args[i]) {
 				return nilArray{}
@@ -151,7 +157,7 @@ func (s *Server) watched(db *space, cmd *command, positions []int, args []string
 	}
 	reply := s.translate(s.dispatch(s.peerOf(db), args))
 	for _, p := range probes {
-		idle := quiet[cmd.name] || overwrites[cmd.name] && !p.there
+		idle := quiet(cmd.name) || overwrites(cmd.name) && !p.there
 		if s.changed(p) && !(idle && nothingDone(reply)) {
 			s.touch(p.db, p.key)
 		}
@@ -161,7 +167,7 @@ func (s *Server) watched(db *space, cmd *command, positions []int, args []string
 
 // tidy drops the deadlines of keys emptied by a write, or on 1.2 keeps the empty keys. before is what emptied returned.
 func (s *Server) tidy(db *space, cmd *command, args []string, positions []int, before []string, reply any) {
-	store := overwrites[cmd.name] && len(positions) > 0
+	store := overwrites(cmd.name) && len(positions) > 0
 	if store {
 		// SINTERSTORE of a missing set deletes its destination on 1.2 too.
 		lacking := cmd.name == "sinterstore" && slices.ContainsFunc(args[2:], func(key string) bool {
@@ -192,10 +198,16 @@ func (s *Server) tidy(db *space, cmd *command, args []string, positions []int, b
 // endsEmpty reports whether a command deletes an empty list of SORT's.
 func endsEmpty(name string) bool { return name == "lrem" || name == "ltrim" }
 
-// quiet are the commands that do not abort a WATCH when their reply says that they did nothing.
+// quiet reports whether a command aborts no WATCH when its reply says that it did nothing.
 // miniredis raises the key's version all the same.
-var quiet = wordSet(`lrem linsert lpushx rpushx sadd srem smove
-	zrem zremrangebyrank zremrangebyscore zremrangebylex hdel hsetnx pfadd xdel xtrim`)
+func quiet(name string) bool {
+	switch name {
+	case "lrem", "linsert", "lpushx", "rpushx", "sadd", "srem", "smove", "zrem", "zremrangebyrank",
+		"zremrangebyscore", "zremrangebylex", "hdel", "hsetnx", "pfadd", "xdel", "xtrim":
+		return true
+	}
+	return false
+}
 
 func nothingDone(reply any) bool {
 	n, ok := reply.(int64)
@@ -216,8 +228,14 @@ func (s *Server) overwritten(db *space, key string, reply any, stays bool) {
 	}
 }
 
-// readsRange are the commands that 1.2 answers with nil for a missing key.
-var readsRange = wordSet("lrange zrange zrevrange zrangebyscore hgetall hkeys hvals smembers sinter")
+// readsRange reports whether 1.2 answers a command with nil for a missing key.
+func readsRange(name string) bool {
+	switch name {
+	case "lrange", "zrange", "zrevrange", "zrangebyscore", "hgetall", "hkeys", "hvals", "smembers", "sinter":
+		return true
+	}
+	return false
+}
 
 // emptied returns the types of the keys of a command before it runs, for a
 // version on which they survive being emptied. If one of them is empty and of

@@ -130,7 +130,7 @@ func (s *Server) admit(c *session, args []string) (cmd *command, answer any) {
 		return nil, redis.Error("ERR wrong number of arguments for '" + name + "' command")
 	case s.full && s.needsMemory(c, cmd):
 		return nil, s.refuseFull(c, name)
-	case c.subscribed() && !whileSubscribed[name]:
+	case c.subscribed() && !whileSubscribed(name):
 		return nil, redis.Error("ERR only (P)SUBSCRIBE / (P)UNSUBSCRIBE / QUIT allowed in this context")
 	}
 	return cmd, nil

@@ -5,8 +5,14 @@ import (
 	"slices"
 )
 
-// whileSubscribed are the commands that a subscriber may still send.
-var whileSubscribed = wordSet("subscribe unsubscribe psubscribe punsubscribe ping")
+// whileSubscribed reports whether a subscriber may still send a command.
+func whileSubscribed(name string) bool {
+	switch name {
+	case "subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ping":
+		return true
+	}
+	return false
+}
 
 func (c *session) subscribed() bool { return len(c.channels)+len(c.patterns) > 0 }
 

@@ -358,22 +358,21 @@ func (l *held) Detach(ctx context.Context) (Handle, error) {
 		return Handle{}, err
 	}
 	defer l.end()
-	for try := 1; ; try++ {
-		le := l.current()
-		switch l.on(lease.Event{Kind: lease.Detach, At: l.k.now()}, le) {
-		case lease.OK:
-			l.k.queues.Gone(&l.place)
-			return Handle{Key: l.lease.Key, Token: l.current().Value}, nil
-		case lease.Over:
-			return Handle{}, l.over()
-		}
-		if try == 2 {
-			return Handle{}, &UnknownError{Lease: le.Lease, Err: errLate}
-		}
-		if _, err := l.k.read(ctx, l); err != nil {
-			return Handle{}, err
-		}
+	if v := l.on(lease.Event{Kind: lease.Ask, At: l.k.now()}, l.current()); v == lease.Over {
+		return Handle{}, l.over()
 	}
+	if _, err := l.k.read(ctx, l); err != nil {
+		return Handle{}, err
+	}
+	le := l.current()
+	switch l.on(lease.Event{Kind: lease.Detach, At: l.k.now()}, le) {
+	case lease.OK:
+		l.k.queues.Gone(&l.place)
+		return Handle{Key: l.lease.Key, Token: le.Value}, nil
+	case lease.Over:
+		return Handle{}, l.over()
+	}
+	return Handle{}, &UnknownError{Lease: le.Lease, Err: errLate}
 }
 
 var errLate = errors.New("setnxlock: an extension that was sent may still arrive; extend once more")

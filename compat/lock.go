@@ -171,8 +171,9 @@ func (l *Lock) Handoff(ctx context.Context, ttl time.Duration) (*Lock, error) {
 
 // Detach gives the lock away without releasing it: this process no longer renews or releases it,
 // and its context ends with cause [ErrDetached]. The handle can be adopted until [Lock.Until].
-// Detach returns [ErrLost], [ErrReleased], [ErrHandedOff] or [ErrDetached] if the lock is no longer
-// held, and any other error if it is not known what the key holds: the lock then stays held here.
+// Detach reads the key. It returns [ErrLost], [ErrReleased], [ErrHandedOff] or [ErrDetached] if the
+// lock is no longer held, and any other error if it is not known what the key holds: the lock then
+// stays held here.
 // After an extension of unknown outcome, extend the lock once more before you detach it. That does not
 // help a lock that can't change its token (Traits.Rotates): the one before may still run.
 func (l *Lock) Detach(ctx context.Context) (Handle, error) { return l.h.Detach(ctx) }

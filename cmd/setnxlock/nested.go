@@ -11,6 +11,7 @@ import (
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
+	"github.com/setnxlock/setnxlock/compat/redlock"
 )
 
 // aroundVariable has the handles of the runs around a command, the outermost first, with blanks between.
@@ -58,8 +59,12 @@ func heldAround(all []verdict.Verdict) string {
 	return ""
 }
 
-// holds reports whether a token, or its successor by the same holder, is on a key.
+// holds reports whether a token, or its successor by the same holder, is on a key. A quorum's changes with each vote
+// that comes or goes: one of its parts is enough.
 func holds(token string, v verdict.Verdict) bool {
-	same := func(value string) bool { return value == token || dialect.SameHolder(token, value) }
+	parts := append(redlock.Values(token), token)
+	same := func(value string) bool {
+		return slices.ContainsFunc(parts, func(p string) bool { return value == p || dialect.SameHolder(p, value) })
+	}
 	return same(v.Value) || slices.ContainsFunc(v.Holders, func(h compat.Holder) bool { return same(h.Value) })
 }

@@ -411,33 +411,17 @@ func handle(s string) (compat.Handle, error) {
 	return h, nil
 }
 
-// detach leaves the lock held, for another process to adopt, if it still is: a release would
-// have found out.
+// detach leaves the lock held, for another process to adopt.
 func (a *app) detach(held *held) error {
-	ctx := context.Background()
-	h, err := held.Detach(ctx)
-	if err != nil {
-		return err
-	}
-	s, err := held.look(ctx)
+	h, err := held.Detach(context.Background())
 	switch {
-	case err == nil && hasNone(s.State, h.Token):
-		return a.lostBelow(held, &compat.LostError{Key: h.Key, Value: s.Value, Gone: s.Status == compat.StatusFree})
+	case errors.Is(err, compat.ErrLost):
+		return a.lostBelow(held, err)
 	case err != nil:
-		return exit.Because(a.explain(err).Status, fmt.Errorf("the lock on %s should stay held, but whether it does can't be seen: %w", named(h.Key), err), "")
+		return exit.Because(a.explain(err).Status, fmt.Errorf("the lock on %s should stay held, but whether it does can't be seen: %w", named(held.Key()), err), "")
 	}
 	a.log().Info("lock detached", "key", h.Key, "handle", h.String(), "until", held.Until())
 	return nil
-}
-
-// hasNone reports that no holder of a key has this value.
-func hasNone(s compat.State, value string) bool {
-	for _, h := range s.Holders {
-		if h.Value == value {
-			return false
-		}
-	}
-	return s.Status == compat.StatusFree || s.Value != "" && s.Value != value
 }
 
 // lostBelow ends a run after an unseen loss of its lock.

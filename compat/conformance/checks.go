@@ -469,4 +469,9 @@ func (c *suite) detachment(t testing.TB) {
 	if _, err := b.AdoptHandle(ctx, handle, patient); !errors.Is(err, compat.ErrLost) {
 		t.Errorf("adopted after the release: %v, want ErrLost", err)
 	}
+	o.NoRenew = true
+	gone := c.taken(t, ctx, c.New(plain, o), key, patient)
+	must.Do(t, b.ReleaseHandle(ctx, gone.Handle()))
+	_, err = gone.Detach(ctx)
+	want(t, "Detach of a lock that another process has released", err, compat.ErrLost)
 }

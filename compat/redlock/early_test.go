@@ -88,15 +88,21 @@ func slow(w *wire) (open func()) {
 }
 
 // A vote that comes after the majority's belongs to the lock: an extension and the release reach
-// it. When the lock was released before, it is given back, and Close waits for that.
+// it, and a holder who detaches the lock takes it for its own. When the lock was released before, it is given back, and Close waits for that.
 func TestLateVote(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		early bool // released before the vote has come
-		then  func(l *compat.Lock) error
+		then  func(k *compat.Locker, l *compat.Lock) error
 	}{
-		{"released", false, func(l *compat.Lock) error { return nil }},
-		{"extended", false, func(l *compat.Lock) error { return l.Extend(background, 2*ttl) }},
+		{"released", false, func(_ *compat.Locker, l *compat.Lock) error { return l.Release(background) }},
+		{"extended", false, func(_ *compat.Locker, l *compat.Lock) error {
+			return errors.Join(l.Extend(background, 2*ttl), l.Release(background))
+		}},
+		{"detached", false, func(k *compat.Locker, l *compat.Lock) error {
+			h, err := l.Detach(background)
+			return errors.Join(err, k.ReleaseHandle(background, h))
+		}},
 		{"released before", true, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -137,10 +143,7 @@ func TestLateVote(t *testing.T) {
 					wires[2].OnDial(nil)
 					open()
 					eventually(t, func() bool { return w.held("job") == "xxxxx" })
-					if err := test.then(l); err != nil {
-						t.Error(err)
-					}
-					if err := l.Release(background); err != nil {
+					if err := test.then(k, l); err != nil {
 						t.Error(err)
 					}
 					if err := k.Close(background); err != nil {

@@ -99,6 +99,18 @@ func format(parts []part) string {
 	return strings.Join(texts, ",")
 }
 
+// Values returns the values of which a lease's Value says that servers may hold them.
+func Values(value string) (them []string) {
+	parts, err := parse(value, strings.Count(value, ",")+1)
+	if err != nil {
+		return nil
+	}
+	for _, p := range parts {
+		them = append(them, p.values...)
+	}
+	return them
+}
+
 // parse reads the format for n servers.
 func parse(value string, n int) ([]part, error) {
 	texts := strings.Split(value, ",")

@@ -201,6 +201,8 @@ func Pooled(p Pool) Source {
 
 // A Grant is a lease as a [Backend] keeps it: with what else is known of the keys.
 type Grant struct {
+	_ struct{} // no positional literals
+
 	Lease
 
 	// Or are the values that Key may hold instead of Value, in a part of a lock that is made of
@@ -219,6 +221,4 @@ type Grant struct {
 	drew  bool      // more than the value was to change with it: a number was drawn, or an After ran
 	epoch uint64    // the Source's, when the lease was asked for
 	pin   stock.Pin // the connection that has watched Key since it held Value; 0: none
-
-	_ struct{} // no positional literals
 }

@@ -45,7 +45,7 @@ func (l *held) Handoff(ctx context.Context, ttl time.Duration) (*Lock, error) {
 		asked = max(asked, next.Until.Sub(start))
 	}
 	next.How, next.Rotate = protocol.HandedOff, false
-	l.k.see(Event{Context: ctx, Kind: EventReleased, Key: l.lease.Key, Lease: old.Lease, Took: start.Sub(l.since)}, func() {
+	l.k.see(Event{Context: ctx, Kind: EventReleased, Key: l.lease.Key, Lease: old.Lease, Took: start.Sub(l.place.Since)}, func() {
 		l.k.undo(ctx, newUnattached(next, ttl, start), nil) //nolint:errcheck // a panic is on its way
 		l.k.queues.Gone(&l.place)
 	})

@@ -18,13 +18,14 @@ import (
 
 // held keeps the engine's state of a held lock. A [Lock] is its user's side.
 type held struct {
-	k     *Locker
-	since time.Time
+	k *Locker
 
 	parent context.Context // that of Do, or of the caller that took the lock
 	bound  bool            // the lock's context ends with parent
 	closed bool            // its Locker's Close has released it; mu guards it
 	busy   bool            // a step is under way: one at a time; mu guards it
+	stays  bool            // Options.Hold keeps it, whatever its user releases; mu guards it
+	long   bool            // it was told that it is held for long; a step that is under way has it
 
 	mu     sync.Mutex
 	state  lease.State // what is believed; on alone changes it
@@ -34,13 +35,11 @@ type held struct {
 	stop   context.CancelFunc // ends the renewal under way, if it is this lock's alone
 
 	asked time.Duration // the ttl that its user wants; Options.Hold may ask for more; mu guards it
-	stays time.Time     // until when Options.Hold keeps it; zero: a release removes it; mu guards it
 
 	why   error         // what the last step ended with
 	freed chan struct{} // closed when it has ended; nil: nobody waits for that
 
 	user weak.Pointer[Lock] // the user's Lock, if it is not renewed beyond that one's life; mu guards it
-	long bool               // it was told that it is held for long; a step that is under way has it
 
 	item  schedule.Item[*held]
 	place queue.Holder[unattached]
@@ -48,37 +47,35 @@ type held struct {
 
 // hold makes a Lock of a new lease. Its context ends with parent if it is bound to it.
 func (k *Locker) hold(parent context.Context, bound bool, le Grant, ttl time.Duration, renew bool, start time.Time, tries int) (*held, error) {
-	l := &held{k: k, since: k.now(), parent: parent, bound: bound, lease: le, asked: ttl}
-	l.state = lease.New(claimOf(le, k.term(ttl)), renew, l.since)
+	now := k.now()
+	l := &held{k: k, parent: parent, bound: bound, lease: le, asked: ttl, place: queue.Holder[unattached]{Since: now}}
+	l.state = lease.New(claimOf(le, k.term(ttl)), renew, now)
 	if le.How == protocol.Adopted { // a part of it may still have the value that the adopter came with
 		l.state.On(lease.Event{Kind: lease.Disclose})
 	}
 	if !k.abilities.Shared {
-		k.queues.Took(l.lease.Key, &l.place, l.since)
+		k.queues.Took(l.lease.Key, &l.place)
 	}
 	l.item.Of = l
-	if !k.scheduler.Add(&l.item, times(&l.state), l.since) {
+	if !k.scheduler.Add(&l.item, times(&l.state), now) {
 		l.release(parent) //nolint:errcheck // Close came in between: what stays ends with its lease
 		return nil, ErrClosed
 	}
 	if k.o.Observer != nil {
-		k.see(Event{Context: parent, Kind: EventAcquired, Key: l.lease.Key, Lease: l.current().Lease, Took: l.since.Sub(start), Tries: tries}, func() {
+		k.see(Event{Context: parent, Kind: EventAcquired, Key: l.lease.Key, Lease: l.current().Lease, Took: now.Sub(start), Tries: tries}, func() {
 			l.release(context.Background()) //nolint:errcheck // a panic is on its way
 		})
 	}
 	if k.o.Hold > 0 { // it is its user's from here on
 		l.mu.Lock()
-		l.stays = l.since.Add(k.o.Hold)
+		l.stays = true
 		l.mu.Unlock()
 	}
 	return l, nil
 }
 
-// times returns the end and the renewal of a lock. The renewal comes up to a thirtieth of the ttl sooner if others
-// are due.
-func times(s *lease.State) schedule.Times {
-	return schedule.Times{End: s.End(), Renew: s.RenewAt(), Early: s.Claim().TTL / 30}
-}
+// times returns the end and the renewal of a lock.
+func times(s *lease.State) schedule.Times { return schedule.Times{End: s.End(), Renew: s.RenewAt()} }
 
 func (l *held) Lease() Lease {
 	l.mu.Lock()
@@ -163,7 +160,7 @@ func (l *held) wasLost() {
 	defer l.k.queues.Gone(&l.place)
 	le := l.current()
 	if !l.bound || l.parent.Err() == nil {
-		l.k.see(Event{Context: l.unasked(), Kind: EventLost, Key: l.lease.Key, Lease: le.Lease, Took: l.k.elapsed(l.since), Err: l.over()}, nil)
+		l.k.see(Event{Context: l.unasked(), Kind: EventLost, Key: l.lease.Key, Lease: le.Lease, Took: l.k.elapsed(l.place.Since), Err: l.over()}, nil)
 	}
 }
 
@@ -301,7 +298,7 @@ func (l *held) release(ctx context.Context) error {
 		start = l.k.now()
 	}
 	defer l.end()
-	if l.is(func(*lease.State) bool { return start.Before(l.stays) }) {
+	if l.is(func(*lease.State) bool { return l.stays && start.Before(l.place.Since.Add(l.k.o.Hold)) }) {
 		return l.stay(ctx, caller, start)
 	}
 
@@ -316,7 +313,7 @@ func (l *held) release(ctx context.Context) error {
 			return l.over()
 		}
 		defer next.Grant(queue.Grant[unattached]{Passed: p}) // that it is over here comes before it begins there
-		l.k.see(Event{Context: caller, Kind: EventReleased, Key: l.lease.Key, Lease: le.Lease, Took: start.Sub(l.since)}, nil)
+		l.k.see(Event{Context: caller, Kind: EventReleased, Key: l.lease.Key, Lease: le.Lease, Took: start.Sub(l.place.Since)}, nil)
 		return nil
 	}
 	err := l.k.release(ctx, l)
@@ -325,12 +322,12 @@ func (l *held) release(ctx context.Context) error {
 		case err != nil:
 			l.k.queues.Gone(&l.place)
 		case l.k.abilities.Shared:
-			l.k.queues.ReleasedBeside(ctx, l.lease.Key, start.Sub(l.since))
+			l.k.queues.ReleasedBeside(ctx, l.lease.Key, start.Sub(l.place.Since))
 		default:
 			l.k.queues.Released(ctx, &l.place, ttl, start)
 		}
 	}()
-	l.k.see(Event{Context: caller, Kind: EventReleased, Key: l.lease.Key, Lease: l.current().Lease, Took: start.Sub(l.since), Err: err}, nil)
+	l.k.see(Event{Context: caller, Kind: EventReleased, Key: l.lease.Key, Lease: l.current().Lease, Took: start.Sub(l.place.Since), Err: err}, nil)
 	return err
 }
 
@@ -342,7 +339,7 @@ func (l *held) stay(ctx, caller context.Context, start time.Time) error {
 	done()
 	l.on(lease.Event{Kind: lease.ReleaseDone}, Grant{}) // nothing of it is ours to remove
 	l.k.queues.Gone(&l.place)
-	l.k.see(Event{Context: caller, Kind: EventReleased, Key: l.lease.Key, Lease: l.current().Lease, Took: start.Sub(l.since), Err: err}, nil)
+	l.k.see(Event{Context: caller, Kind: EventReleased, Key: l.lease.Key, Lease: l.current().Lease, Took: start.Sub(l.place.Since), Err: err}, nil)
 	return err
 }
 

@@ -110,14 +110,14 @@ func (l *held) renew() {
 func (l *held) renewal(ttl time.Duration, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	left := l.stays.Sub(now)
+	left := l.place.Since.Add(l.k.o.Hold).Sub(now)
 	switch {
-	case ttl == 0 && l.stays.IsZero():
+	case ttl == 0 && !l.stays:
 		ttl = l.state.Claim().TTL
 	case ttl == 0:
 		ttl = l.asked
 	}
-	if l.stays.IsZero() || left <= ttl {
+	if !l.stays || left <= ttl {
 		return ttl
 	}
 	return (left + time.Second - 1).Truncate(time.Second)
@@ -131,9 +131,9 @@ func (l *held) renewed(err error, start time.Time) {
 	switch {
 	case err == nil:
 		l.k.see(Event{Context: l.unasked(), Kind: EventExtended, Key: l.lease.Key, Lease: l.current().Lease, Took: l.k.elapsed(start)}, nil)
-		if !l.long && start.Sub(l.since) >= lingers*l.ttl() {
+		if !l.long && start.Sub(l.place.Since) >= lingers*l.ttl() {
 			l.long = true
-			l.k.see(Event{Context: l.unasked(), Kind: EventLingers, Key: l.lease.Key, Lease: l.current().Lease, Took: start.Sub(l.since)}, nil)
+			l.k.see(Event{Context: l.unasked(), Kind: EventLingers, Key: l.lease.Key, Lease: l.current().Lease, Took: start.Sub(l.place.Since)}, nil)
 		}
 	case !errors.Is(err, ErrLost) && l.ended() == nil:
 		l.k.see(Event{Context: l.unasked(), Kind: EventFailed, Key: l.lease.Key, Lease: l.current().Lease, Err: err}, nil)

@@ -290,3 +290,11 @@ func TestTimerSetTooLate(t *testing.T) {
 		t.Errorf("an hour later: %v, context %v", e.Kind, l.Context().Err())
 	}
 }
+
+// A hundred thousand held locks have their room: with its key's queue, its token and its place in the heap, each has
+// less than 700 bytes as long as the allocator rounds the first of these up to no more than 512.
+func TestHeldIsSmall(t *testing.T) {
+	if compat.HeldSize > 512 {
+		t.Errorf("%d bytes, want 512 at most", compat.HeldSize)
+	}
+}

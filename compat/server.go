@@ -86,11 +86,10 @@ func (s *server) Acquire(ctx context.Context, now func() time.Time, key string, 
 		c.wire.Pins = s.keeps > 0 && c.alone
 		l.Lease, err = s.algo.Acquire(&c.Conn, now(), key, ttl)
 		l.epoch = epoch
-		if c.refused = errors.Is(err, ErrHeld); err == nil && c.wire.Saw.Watches(l.Value) {
-			c.pin = &l.pin
-		}
+		c.refused, c.pins = errors.Is(err, ErrHeld), err == nil && c.wire.Saw.Watches(l.Value)
 		t.end(err)
 	}
+	l.pin = t.pin
 	return s.placed(ctx, now, l, t.err), t.err
 }
 

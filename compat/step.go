@@ -26,11 +26,11 @@ type call struct {
 	shared mux.Step    // what the connection is if the step shares one
 	own    *stock.Conn // what it is if not
 
-	counts  bool       // among the steps that are under way
-	alone   bool       // no other step is
-	pin     *stock.Pin // where to note that a lease has pinned the connection; nil: it goes back
-	refused bool       // nobody waits for the connection to be returned
-	clean   bool       // it was returned as one that can be used again
+	counts  bool // among the steps that are under way
+	alone   bool // no other step is
+	pins    bool // its lease keeps the connection
+	refused bool // nobody waits for the connection to be returned
+	clean   bool // it was returned as one that can be used again
 }
 
 type ofWaiter struct{}
@@ -68,8 +68,9 @@ type tries struct {
 	key   string
 	fresh bool // each connection is the pool's
 	c     *call
-	n     int // connections so far
-	left  int // how many more may lead to the wrong server
+	n     int       // connections so far
+	left  int       // how many more may lead to the wrong server
+	pin   stock.Pin // the connection that the lease keeps
 	err   error
 }
 
@@ -99,7 +100,7 @@ func (t *tries) next() bool {
 func (t *tries) end(err error) {
 	c := t.c
 	t.c = nil
-	t.err = t.s.ended(t.ctx, t.key, c, err)
+	t.pin, t.err = t.s.ended(t.ctx, t.key, c, err)
 }
 
 // abandon drops a connection after its step panicked, since nobody can use it any more. Callers defer it.
@@ -160,8 +161,8 @@ func (s *server) call(ctx context.Context, key string, fresh bool) (*call, error
 	return c, nil
 }
 
-// ended returns a step's final error, and gives its connection back.
-func (s *server) ended(ctx context.Context, key string, c *call, err error) error {
+// ended returns a step's final error, and gives its connection back, or pins it.
+func (s *server) ended(ctx context.Context, key string, c *call, err error) (pin stock.Pin, _ error) {
 	err = c.verdict(key, err)
 	unsent := c.own == nil && c.shared.Unsent()
 	if unsent && protocol.OutcomeOf(err) == protocol.Unknown {
@@ -174,14 +175,14 @@ func (s *server) ended(ctx context.Context, key string, c *call, err error) erro
 		s.doubt(key)
 	}
 	switch live := c.Err() == nil; {
-	case c.pin != nil && live:
-		*c.pin = c.own.Pin()
+	case c.pins && live:
+		pin = c.own.Pin()
 		c.clean = true
 		s.uncount(c)
 	case c.refused && live && c.wire.Session.Watching:
 		s.uncount(c)
 		s.returnLater(c)
-		return err
+		return 0, err
 	default:
 		s.putBack(c)
 	}
@@ -189,7 +190,7 @@ func (s *server) ended(ctx context.Context, key string, c *call, err error) erro
 		*c = call{}
 		calls.Put(c)
 	}
-	return err
+	return pin, err
 }
 
 // uncount takes a finished step off the count of steps under way.

@@ -84,3 +84,9 @@ type Event struct {
 	Final bool
 	Kept  bool // a part of the claim's value may be one that was held before
 }
+
+// A term is the end of a lease of TTL.
+type term struct {
+	Until time.Time
+	TTL   time.Duration
+}

@@ -51,9 +51,9 @@ const most = 16
 type State struct {
 	held     Claim
 	doubts   []Claim // extensions that may have run, or may still run
-	asked    Claim   // the end that an extension under way may bring, and its TTL; zero: none is under way
-	renews   bool
+	asked    term    // of an extension under way; zero: none is under way
 	renewAt  time.Time
+	renews   bool
 	released bool // a release was sent whose outcome is unknown
 	leaving  bool // the holder has asked for its release
 	open     bool // ended, but a release may still find the key ours
@@ -84,11 +84,11 @@ func (s *State) On(e Event) Verdict {
 		if v := s.ask(e.At); v != OK && v != Read { // Read: it was read, and a doubt remains
 			return v
 		}
-		s.asked = Claim{Until: Until(e.At, e.Claim.TTL), TTL: e.Claim.TTL}
+		s.asked = term{Until: Until(e.At, e.Claim.TTL), TTL: e.Claim.TTL}
 		s.renewAt = time.Time{} // under way
 
 	case Done:
-		s.asked = Claim{}
+		s.asked = term{}
 		if e.Final {
 			s.doubts = nil
 		}
@@ -107,17 +107,17 @@ func (s *State) On(e Event) Verdict {
 		return s.ask(e.At)
 
 	case Refused, NotSent:
-		s.asked = Claim{}
+		s.asked = term{}
 		s.renewIn(e.At, s.soon())
 
 	case Unknown:
-		s.asked = Claim{}
+		s.asked = term{}
 		s.doubt(e.Claim)
 		s.renewIn(e.At, s.soon())
 
 	case NotOurs:
 		if s.otherValue() {
-			s.asked = Claim{}
+			s.asked = term{}
 			s.renewIn(e.At, s.soon())
 			return Read // it may hold what an unknown extension put there
 		}
@@ -183,7 +183,7 @@ func (s *State) On(e Event) Verdict {
 	case Handoff:
 		switch {
 		case s.leaving:
-			s.asked = Claim{}
+			s.asked = term{}
 			e.Claim.Fence = max(e.Claim.Fence, s.held.Fence)
 			if s.held = e.Claim; e.Final { // its release has to find what the key holds now
 				s.doubts = nil
@@ -332,7 +332,7 @@ func (s *State) End() time.Time {
 		end = earlier(end, d.end())
 	}
 	if !s.asked.Until.IsZero() {
-		end = earlier(end, s.asked.end())
+		end = earlier(end, Claim{Until: s.asked.Until, TTL: s.asked.TTL}.end())
 	}
 	return end
 }

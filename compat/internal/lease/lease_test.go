@@ -556,7 +556,7 @@ var mutants = map[string]func(s *State, e Event) Verdict{
 	"the shorter end is believed only when its reply has come": func(s *State, e Event) Verdict {
 		v := s.On(e)
 		if e.Kind == Send && v == OK {
-			s.asked = s.held
+			s.asked = term{s.held.Until, s.held.TTL}
 		}
 		return v
 	},

@@ -40,7 +40,7 @@ func (qs *Queues[P]) contended(q *Queue[P]) *contention {
 			c.unused = 2 * missed // nobody need be there who can't be woken
 		}
 		if q.here != nil {
-			c.begin(q.here.since)
+			c.begin(q.here.Since)
 		}
 	}
 	return q.contention

@@ -56,8 +56,9 @@ type Queue[P any] struct {
 
 // A Holder is a lock's place, from Took until it is released or gone.
 type Holder[P any] struct {
+	Since time.Time // when the lock was taken
+
 	queue *Queue[P] // nil: others may hold the key beside us
-	since time.Time
 }
 
 // Join returns key's queue, and an entry in it. A caller that is the head at once gets no entry but its grant.
@@ -177,14 +178,14 @@ func (qs *Queues[P]) quit(e *Entry[P]) (g Grant[P], called bool) {
 	return g, called
 }
 
-// Took notes that h has key since then.
-func (qs *Queues[P]) Took(key string, h *Holder[P], since time.Time) {
+// Took notes that h has key.
+func (qs *Queues[P]) Took(key string, h *Holder[P]) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.queue(key)
-	q.here, h.queue, h.since = h, q, since
+	q.here, h.queue = h, q
 	if c := q.contention; c != nil {
-		c.begin(since)
+		c.begin(h.Since)
 		c.looks.over(c.usually, qs.Pause, qs.Longest)
 		c.woken, c.vain, c.watched, c.called = false, false, false, false
 		c.stop(false)
@@ -314,7 +315,7 @@ func (qs *Queues[P]) released(h *Holder[P], ttl time.Duration, now time.Time) (q
 		qs.left(h, Grant[P]{})
 		return nil, 0, false
 	}
-	if c == nil && qs.again(q.key, now.Sub(h.since)) {
+	if c == nil && qs.again(q.key, now.Sub(h.Since)) {
 		c = qs.contended(q)
 		c.had, c.unused = rarely*qs.Pause, 2*missed-1
 	}
@@ -328,7 +329,7 @@ func (qs *Queues[P]) released(h *Holder[P], ttl time.Duration, now time.Time) (q
 			moment = 2 * qs.Pause
 		}
 	}
-	if !qs.asks(q, now.Sub(h.since)) {
+	if !qs.asks(q, now.Sub(h.Since)) {
 		if moment > 0 {
 			c.free, c.called = now.Add(moment), false
 		}

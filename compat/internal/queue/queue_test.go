@@ -96,8 +96,8 @@ func TestOrder(t *testing.T) {
 func TestTurns(t *testing.T) {
 	bubble(t, func(t *testing.T, qs *Queues[lock], _ *[]string) {
 		q := head(t, qs, "k")
-		h := new(Holder[lock])
-		qs.Took("k", h, time.Now())
+		h := &Holder[lock]{Since: time.Now()}
+		qs.Took("k", h)
 		qs.Leave(q)
 		const ttl = time.Minute
 		next := func(w *waiter) {
@@ -110,8 +110,8 @@ func TestTurns(t *testing.T) {
 			if synctest.Wait(); w.grant.Passed == nil {
 				t.Fatalf("%+v", w)
 			}
-			h = new(Holder[lock])
-			qs.Took("k", h, time.Now())
+			h = &Holder[lock]{Since: time.Now()}
+			qs.Took("k", h)
 			qs.Leave(q)
 		}
 		all := []*waiter{wait(t, qs, "k"), wait(t, qs, "k"), wait(t, qs, "k")}
@@ -147,8 +147,8 @@ func TestTurnsEndWithAWakeUp(t *testing.T) {
 			}{{0, true}, {qs.Pause / 4, false}, {qs.Pause, true}} {
 				asked = 0
 				q := head(t, qs, "k")
-				h := new(Holder[lock])
-				qs.Took("k", h, time.Now())
+				h := &Holder[lock]{Since: time.Now()}
+				qs.Took("k", h)
 				qs.Leave(q)
 				time.Sleep(test.had)
 				go qs.Released(context.Background(), h, time.Minute, time.Now())
@@ -178,8 +178,8 @@ func TestRetakerLetsTheWokenGoFirst(t *testing.T) {
 	bubble(t, func(t *testing.T, qs *Queues[lock], _ *[]string) {
 		qs.Signals = &Signals{Wake: func(context.Context, string, time.Duration) bool { return true }}
 		q := head(t, qs, "k")
-		h := new(Holder[lock])
-		qs.Took("k", h, time.Now())
+		h := &Holder[lock]{Since: time.Now()}
+		qs.Took("k", h)
 		qs.Leave(q)
 		qs.Released(context.Background(), h, time.Minute, time.Now())
 		for _, after := range []time.Duration{0, qs.Pause} {
@@ -203,8 +203,8 @@ func TestRetakerLetsTheWokenGoFirst(t *testing.T) {
 func TestPassedTooLate(t *testing.T) {
 	bubble(t, func(t *testing.T, qs *Queues[lock], undone *[]string) {
 		q := head(t, qs, "k")
-		h := new(Holder[lock])
-		qs.Took("k", h, time.Now())
+		h := &Holder[lock]{Since: time.Now()}
+		qs.Took("k", h)
 		qs.Leave(q)
 		first, second := wait(t, qs, "k"), wait(t, qs, "k")
 		e := qs.Successor(h, true, time.Minute, time.Now())
@@ -220,8 +220,8 @@ func TestPassedTooLate(t *testing.T) {
 		if first.ok || !third.ok || third.grant.Passed == nil || len(*undone) > 0 {
 			t.Fatalf("first %+v, third %+v, undone %v", first, third, *undone)
 		}
-		h = new(Holder[lock])
-		qs.Took("k", h, time.Now())
+		h = &Holder[lock]{Since: time.Now()}
+		qs.Took("k", h)
 		qs.Leave(q)
 		last := wait(t, qs, "k")
 		e = qs.Successor(h, true, time.Minute, time.Now())
@@ -271,8 +271,8 @@ func TestTakenPastTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, qs *Queues[lock], _ *[]string) {
 		q := head(t, qs, "k")
 		behind := wait(t, qs, "k")
-		h := new(Holder[lock])
-		qs.Took("k", h, time.Now())
+		h := &Holder[lock]{Since: time.Now()}
+		qs.Took("k", h)
 		e, _, _, err := qs.Wakeable(q, time.Minute)
 		if e == nil || err != nil {
 			t.Fatalf("the head: %v, %v", e, err)
@@ -294,8 +294,8 @@ func TestOneHead(t *testing.T) {
 		q := head(t, qs, "k")
 		_, news, _, _ := qs.Wakeable(q, time.Minute)
 		behind := wait(t, qs, "k")
-		h := new(Holder[lock])
-		qs.Took("k", h, time.Now())
+		h := &Holder[lock]{Since: time.Now()}
+		qs.Took("k", h)
 		if e := qs.Successor(h, true, time.Minute, time.Now()); e != nil {
 			t.Error("passed on beside the head")
 			e.Grant(Grant[lock]{})
@@ -321,8 +321,8 @@ func TestCannotHandOff(t *testing.T) {
 	bubble(t, func(t *testing.T, qs *Queues[lock], _ *[]string) {
 		q := head(t, qs, "k")
 		qs.CannotHandOff(q)
-		h := new(Holder[lock])
-		qs.Took("k", h, time.Now())
+		h := &Holder[lock]{Since: time.Now()}
+		qs.Took("k", h)
 		qs.Leave(q)
 		w := wait(t, qs, "k")
 		if e := qs.Successor(h, true, time.Minute, time.Now()); e != nil {
@@ -403,8 +403,8 @@ func TestUnchanged(t *testing.T) {
 		if got := qs.Unchanged(q, "b", true, at(21)); got != time.Second {
 			t.Errorf("a second after a repair: %v", got)
 		}
-		h := new(Holder[lock])
-		qs.Took("k", h, at(22))
+		h := &Holder[lock]{Since: time.Now()}
+		qs.Took("k", h)
 		qs.Gone(h)
 		if got := qs.Unchanged(q, "b", true, at(30)); got != 0 {
 			t.Errorf("the key was ours in between: unchanged for %v", got)
@@ -462,8 +462,8 @@ func anyOrder(t *testing.T, r *rand.Rand, seed uint64) {
 		}()
 	}
 	take := func() {
-		here = new(Holder[lock])
-		qs.Took("k", here, time.Now())
+		here = &Holder[lock]{Since: time.Now()}
+		qs.Took("k", here)
 	}
 	// served has the first take what it was granted.
 	served := func() {

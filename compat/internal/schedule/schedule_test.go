@@ -60,9 +60,9 @@ func TestDueTogether(t *testing.T) {
 	s, l := newScheduler(m)
 	at := func(seconds int) time.Time { return m.Now().Add(time.Duration(seconds) * time.Second) }
 	items := map[string]Times{
-		"first":  {End: at(60), Renew: at(20), Early: 2 * time.Second},
-		"soon":   {End: at(60), Renew: at(22), Early: 2 * time.Second},
-		"later":  {End: at(60), Renew: at(23), Early: 2 * time.Second},
+		"first":  {End: at(60), Renew: at(20)},
+		"soon":   {End: at(60), Renew: at(21)},
+		"later":  {End: at(60), Renew: at(24)},
 		"ending": {End: at(70)},
 	}
 	for name, times := range items {

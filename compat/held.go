@@ -39,7 +39,8 @@ type held struct {
 	why   error         // what the last step ended with
 	freed chan struct{} // closed when it has ended; nil: nobody waits for that
 
-	user weak.Pointer[Lock] // the user's Lock, if it is not renewed beyond that one's life; mu guards it
+	user   weak.Pointer[Lock] // the user's Lock, if it is not renewed beyond that one's life; mu guards it
+	unseen *Lock              // the same until the first renewal: most locks end before, and a weak pointer costs as much as the rest
 
 	item  schedule.Item[*held]
 	place queue.Holder[unattached]

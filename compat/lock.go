@@ -13,7 +13,8 @@ import (
 // operator. Work under it must stop when [Lock.Context] ends, and the protected resource should
 // check the fence if it can. A Lock is safe for concurrent use.
 //
-// One that nobody can reach any more, and nobody has released, is renewed no longer: it ends with its lease, as lost.
+// A lock that nobody can reach any more, and nobody has released, is renewed once more at most, when the garbage
+// collector has run. Then it ends with its lease, as lost.
 type Lock struct{ h *held }
 
 // lock wraps l for its user. Renewals stop when the user forgets the wrapper; Do keeps its own lock.
@@ -23,16 +24,19 @@ func (l *held) lock() *Lock {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.state.Renews() {
-			l.user = weak.Make(lock)
+			l.unseen = lock
 		}
 	}
 	return lock
 }
 
-// forsaken reports whether its user can't reach it any more. The next renewal asks.
+// forsaken reports whether its user can't reach it any more. Each renewal asks; the first can't know.
 func (l *held) forsaken() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.unseen != nil {
+		l.user, l.unseen = weak.Make(l.unseen), nil
+	}
 	return l.user != weak.Pointer[Lock]{} && l.user.Value() == nil
 }
 

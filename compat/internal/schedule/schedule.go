@@ -16,6 +16,7 @@
 package schedule
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -34,6 +35,7 @@ type Scheduler[T any] struct {
 	heap   []*Item[T] // the soonest first
 	timer  *clock.Timer
 	firing time.Time // when the timer fires; zero: it does not
+	base   time.Time // of what is due: when the first item came
 	asOf   time.Time // when the heap was read; every item that came later, while the clocks ran alike
 	stale  bool      // one came when they did not
 	closed bool
@@ -63,17 +65,15 @@ type Item[T any] struct {
 	Of T
 
 	times Times
-	due   time.Time // when something is to be done, in readings of one moment
-	index int       // in the heap, from 1; 0: it is not in it
+	due   time.Duration // when something is to be done, from the scheduler's base on, in readings of one moment
+	index int           // in the heap, from 1; 0: it is not in it
 }
 
 // read sets when something is to be done, by the clock that says so first, as they are now.
-func (i *Item[T]) read(now time.Time) {
-	i.due = sooner(i.times.End, now)
+func (i *Item[T]) read(base, now time.Time) {
+	i.due = sooner(i.times.End, now).Sub(base)
 	if t := i.times.Renew; !t.IsZero() {
-		if t = sooner(t, now); t.Before(i.due) {
-			i.due = t
-		}
+		i.due = min(i.due, sooner(t, now).Sub(base))
 	}
 }
 
@@ -146,13 +146,13 @@ func (s *Scheduler[T]) fire() {
 		if lease.Past(now, t.End) {
 			ended = append(ended, i.Of)
 			t.End = now.Add(wallCheck) // whose End does neither is asked again
-		} else if t.Renew.IsZero() || !lease.Past(now, t.Renew) && !(len(renew) > 0 && t.Renew.Before(t.End) && i.due.Sub(now) <= t.early()) {
+		} else if t.Renew.IsZero() || !lease.Past(now, t.Renew) && !(len(renew) > 0 && t.Renew.Before(t.End) && s.base.Add(i.due).Sub(now) <= t.early()) {
 			break
 		} else {
 			renew = append(renew, i.Of)
 		}
 		t.Renew = time.Time{}
-		i.read(now)
+		i.read(s.base, now)
 		s.fix(i)
 	}
 	s.arm(now)
@@ -179,11 +179,14 @@ func (s *Scheduler[T]) Wait() { s.renewing.Wait() }
 // read finds i's place as of at, and has all read anew if the clocks had parted by then, or have
 // parted since: the next to fire finds out. s.mu is held.
 func (s *Scheduler[T]) read(i *Item[T], at time.Time) {
+	if s.base.IsZero() {
+		s.base = at
+	}
 	if s.asOf.IsZero() || len(s.heap) == 1 {
 		s.asOf, s.stale = at, false
 	}
 	s.stale = s.stale || haveParted(s.asOf, at)
-	i.read(at)
+	i.read(s.base, at)
 }
 
 // reread puts the heap in order if the wall clock was set, or the machine suspended. s.mu is held.
@@ -193,9 +196,9 @@ func (s *Scheduler[T]) reread(now time.Time) {
 	}
 	s.asOf, s.stale = now, false
 	for _, i := range s.heap {
-		i.read(now)
+		i.read(s.base, now)
 	}
-	slices.SortFunc(s.heap, func(a, b *Item[T]) int { return a.due.Compare(b.due) })
+	slices.SortFunc(s.heap, func(a, b *Item[T]) int { return cmp.Compare(a.due, b.due) })
 	for n, i := range s.heap {
 		i.index = n + 1
 	}
@@ -214,7 +217,7 @@ func (s *Scheduler[T]) arm(at time.Time) {
 	if len(s.heap) == 0 {
 		return
 	}
-	due := s.heap[0].due
+	due := s.base.Add(s.heap[0].due)
 	if !s.firing.IsZero() && !due.Before(s.firing) {
 		return
 	}
@@ -254,17 +257,17 @@ func (s *Scheduler[T]) drop(i *Item[T]) {
 func (s *Scheduler[T]) fix(i *Item[T]) {
 	for i.index > 1 {
 		parent := s.heap[i.index/2-1]
-		if !i.due.Before(parent.due) {
+		if i.due >= parent.due {
 			break
 		}
 		s.swap(i, parent)
 	}
 	for 2*i.index <= len(s.heap) {
 		child := s.heap[2*i.index-1]
-		if n := 2 * i.index; n < len(s.heap) && s.heap[n].due.Before(child.due) {
+		if n := 2 * i.index; n < len(s.heap) && s.heap[n].due < child.due {
 			child = s.heap[n]
 		}
-		if !child.due.Before(i.due) {
+		if child.due >= i.due {
 			return
 		}
 		s.swap(i, child)

@@ -1,6 +1,6 @@
-// Package answer reads what servers answer with: what each error of theirs proves, and what a
-// connection returns of many replies. It guarantees that an error that is no server's answer, a
-// connection that broke or a limit that ran out, proves nothing.
+// Package answer reads the replies of servers: it says what each error reply proves, and which reply
+// and error a connection returns. Only an error reply proves anything: a broken connection and an
+// expired limit prove nothing.
 package answer
 
 import (
@@ -15,10 +15,10 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// of returns the server's answer in err.
+// of returns the error reply that err is or wraps.
 func of(err error) (redis.Error, bool) {
 	switch err := err.(type) {
-	case nil: // most often, and errors.As would cost an allocation
+	case nil: // errors.As would allocate in the most frequent case
 		return "", false
 	case redis.Error:
 		return err, true
@@ -28,7 +28,7 @@ func of(err error) (redis.Error, bool) {
 	return e, ok
 }
 
-// Lacks reports that the server does not have the command.
+// Lacks reports whether the server does not have the command.
 func Lacks(err error) bool {
 	e, ok := of(err)
 	s := strings.ToLower(string(e))
@@ -45,34 +45,34 @@ func Lacks(err error) bool {
 	return false
 }
 
-// NotString reports that a key is not a string. The text changed in 2.8, and DELEX has its own.
+// NotString reports whether the key is not a string. The text changed in 2.8, and DELEX has its own.
 func NotString(err error) bool {
 	e, ok := err.(redis.Error)
 	return ok && (strings.HasPrefix(string(e), "WRONGTYPE") || strings.Contains(string(e), "wrong kind of value") ||
 		strings.HasPrefix(string(e), "ERR Key should be of string type"))
 }
 
-// NoScript reports that the server does not know the script: it did not run.
+// NoScript reports whether the server does not know the script. The script did not run.
 func NoScript(err error) bool {
 	e, ok := err.(redis.Error)
 	return ok && strings.HasPrefix(string(e), "NOSCRIPT")
 }
 
-// ExecAborted reports that an EXEC ran nothing, because a command of it could not be queued.
+// ExecAborted reports whether an EXEC ran nothing because the server had refused to queue a command.
 func ExecAborted(err error) bool {
 	e, ok := err.(redis.Error)
 	return ok && strings.HasPrefix(string(e), "EXECABORT")
 }
 
-// Refused reports that err is the server's answer, whatever it says.
+// Refused reports whether err is an error reply, of any kind.
 func Refused(err error) bool {
 	_, ok := err.(redis.Error)
 	return ok
 }
 
-// NotNow returns the answer of a cluster's server that it did not run a command, and that
-// another server, or this one later, will: it moves the slot, or nobody serves it now. A
-// Source of a cluster has followed what can be followed.
+// NotNow returns the error reply of a cluster's server that did not run a command because the slot
+// moves or has no master. Another server will run the command, or the same one later. The Source of
+// a cluster has already followed every redirection that it could.
 func NotNow(err error) (redis.Error, bool) {
 	e, ok := of(err)
 	if !ok {
@@ -85,22 +85,22 @@ func NotNow(err error) (redis.Error, bool) {
 	return "", false
 }
 
-// Crosses reports that a cluster's server says that a command names keys of several slots.
+// Crosses reports whether a cluster's server refused a command that names keys of several slots.
 func Crosses(err error) bool {
 	e, _ := of(err)
 	return strings.HasPrefix(string(e), "CROSSSLOT")
 }
 
-// Redirected reports that a cluster's server says to ask another one.
+// Redirected reports whether a cluster's server names another server for the key.
 func Redirected(err error) bool {
 	e, _ := NotNow(err)
 	return strings.HasPrefix(string(e), "MOVED ") || strings.HasPrefix(string(e), "ASK ")
 }
 
-// Denied says what was refused for want of permission or room, or for what the server does at the
-// moment, and what would allow it; remedy is "" for any other answer. command is the one that was
-// refused, as far as it is known, and key the lock's; key is "" in the result if it was not the
-// reason.
+// Denied returns the refused command, the refused key and the remedy for a reply that refuses for
+// want of permission or memory, or for the server's present state. The result of is "" unless the
+// key was the reason, and remedy is "" for any other reply. The arguments are the command that the
+// caller knows of and the lock's key.
 func Denied(e redis.Error, command, key string) (denied, of, remedy string) {
 	s := string(e)
 	word, _, _ := strings.Cut(s, " ")
@@ -126,7 +126,7 @@ func Denied(e redis.Error, command, key string) (denied, of, remedy string) {
 	return command, of, remedy
 }
 
-// First is the first error among replies; nil: there is none.
+// First returns the first error among replies, or nil.
 func First(replies []any) error {
 	for _, r := range replies {
 		if e, refused := r.(redis.Error); refused {
@@ -136,8 +136,8 @@ func First(replies []any) error {
 	return nil
 }
 
-// Do is what a redis.Conn's Do of name returns when replies have come in, to what was sent before
-// it and to itself: all of them if name is "", else the last, with the first error among all.
+// Do returns the result of a redis.Conn's Do(name) after replies to all pending commands and to name
+// itself: all replies if name is "", else the last reply and the first error among all.
 func Do(name string, replies []any) (any, error) {
 	if name == "" {
 		return replies, nil
@@ -148,7 +148,7 @@ func Do(name string, replies []any) (any, error) {
 	return replies[len(replies)-1], First(replies)
 }
 
-// Receive is what a redis.Conn's Receive returns of one reply.
+// Receive returns the result of a redis.Conn's Receive for one reply.
 func Receive(reply any) (any, error) {
 	if e, refused := reply.(redis.Error); refused {
 		return nil, e
@@ -156,8 +156,8 @@ func Receive(reply any) (any, error) {
 	return reply, nil
 }
 
-// Time reads what TIME answers, a second and a microsecond of it in digits. ok is false for anything else: a proxy
-// that counts microseconds since 1970 tells no time.
+// Time reads the reply to TIME: seconds and microseconds, as two strings of digits. ok is false for any
+// other reply. A proxy that replies with the microseconds since 1970 does not tell the time.
 func Time(reply any) (t time.Time, ok bool) {
 	parts, err := redis.Strings(reply, nil)
 	if err != nil || len(parts) != 2 {
@@ -168,7 +168,7 @@ func Time(reply any) (t time.Time, ok bool) {
 	return time.Unix(int64(s), int64(us)*1000), err1 == nil && err2 == nil && us < 1e6
 }
 
-// Info is one field of an answer to INFO; "" if it is not there.
+// Info returns one field of a reply to INFO, or "" without the field.
 func Info(info, field string) string {
 	for line := range strings.Lines(info) {
 		if v, ok := strings.CutPrefix(line, field+":"); ok {
@@ -179,26 +179,26 @@ func Info(info, field string) string {
 	return ""
 }
 
-// Closed reports that a connection was found closed. A time limit that ran out is no such
-// finding: the next connection would only take as long again.
+// Closed reports whether the connection turned out to be closed. An expired time limit does not count:
+// the next connection would only take as long again.
 func Closed(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// Misused reports that the server has the command, and does not take its arguments.
+// Misused reports whether the server has the command but refuses the arguments.
 func Misused(err error) bool {
 	e, _ := of(err)
 	return strings.Contains(string(e), "wrong number of arguments") || strings.Contains(string(e), "syntax error")
 }
 
-// NoKey reports that there is no key that a RENAME could rename.
+// NoKey reports whether RENAME found no key to rename.
 func NoKey(err error) bool {
 	e, _ := of(err)
 	return strings.Contains(string(e), "no such key")
 }
 
-// SortDenied reports that a SORT may not read other keys: in a cluster, or for want of an ACL.
+// SortDenied reports whether SORT may not read other keys, in a cluster or because of an ACL.
 func SortDenied(err error) bool {
 	e, _ := of(err)
 	return strings.Contains(string(e), "option of SORT denied")

@@ -11,7 +11,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// What each answer proves, and that a broken connection proves nothing.
+// Each error reply proves its own fact; a broken connection proves nothing.
 func TestAnswers(t *testing.T) {
 	type facts struct{ lacks, notString, noScript, aborted, notNow, redirected, closed bool }
 	for _, test := range []struct {
@@ -64,7 +64,7 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// What a connection returns of a pipeline: all replies, or the last with the first refusal.
+// For a pipeline, a connection returns all replies, or the last reply with the first error.
 func TestDo(t *testing.T) {
 	first, second := redis.Error("ERR first"), redis.Error("ERR second")
 	for _, test := range []struct {

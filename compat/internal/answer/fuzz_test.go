@@ -9,8 +9,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 )
 
-// FuzzAnswer: whatever a server says, in an error or as its INFO, is read without a panic, no error
-// is two things that exclude each other, and what is denied has a reason and repeats no line breaks.
+// FuzzAnswer reads arbitrary error replies and INFO replies without a panic. No error is two things that
+// exclude each other, Denied names no key without a remedy, and a field of INFO contains no line break.
 func FuzzAnswer(f *testing.F) {
 	for _, s := range []string{
 		"", "ERR", "NOPERM this user has no permissions to run the 'set' command", "NOPERM No permissions to access a key", "MOVED 1 h:1", "ASK", "ASK 1", "CLUSTERDOWN",

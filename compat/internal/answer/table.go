@@ -6,31 +6,31 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A Row is what one answer of a server's means for a lock. The command that it answers did not run: a row of this
-// table says no less. Of an answer without a row nothing is known.
+// A Row says what one error reply means for a lock. A reply with a row proves that the refused command did not run;
+// a reply without a row proves nothing.
 type Row struct {
-	word string // the first of the answer
-	text string // or how the whole begins, where that word is ERR
+	word string // the first word of the reply
+	text string // the beginning of the reply, if its first word is ERR
 
-	// Elsewhere says that this connection leads to a server that can't serve us, whereas another connection may: it is
-	// of no use to anybody.
+	// Elsewhere is true if this server can't serve us but another connection may lead to a server that can. The
+	// connection is useless to every caller.
 	Elsewhere bool
-	// Passes says that waiting cures it.
+	// Passes is true if waiting helps.
 	Passes bool
-	// Remedy is what cures it; "": Denied says it, or whoever asked.
+	// Remedy tells the user what to do. It is "" where Denied or the caller says so.
 	Remedy string
-	// About is what it is about, for a caller that knows more than Remedy says.
+	// About is the cause, for a caller that knows more than Remedy says.
 	About About
 }
 
-// About is what an answer is about; "": it has no row, or it is about something else.
+// About names the cause of an error reply; "" is any other cause, or none known.
 type About string
 
 const (
-	Password   About = "password"   // the server doesn't let us in
-	Replica    About = "replica"    // it is one
-	Memory     About = "memory"     // it is full
-	Permission About = "permission" // an ACL forbids it
+	Password   About = "password"   // the server wants a password, or another one
+	Replica    About = "replica"    // the server is a replica
+	Memory     About = "memory"     // the server's memory is full
+	Permission About = "permission" // an ACL forbids the command or the key
 	Node       About = "cluster"    // another node of the cluster has the key
 )
 
@@ -65,7 +65,7 @@ var rows = []Row{
 	{word: "TRYAGAIN", Passes: true, Remedy: "the cluster is moving the keys of this slot: try again"},
 	{word: "MOVED", Passes: true, About: Node, Remedy: node}, {word: "ASK", Passes: true, About: Node, Remedy: node},
 	{word: "CROSSSLOT", Remedy: "this is a cluster, and the keys are in different slots: one key, or keys with one {hash tag}"},
-	{word: "NOPERM", About: Permission}, // what it forbids its text says: see Denied
+	{word: "NOPERM", About: Permission}, // Denied makes the remedy from the text
 	{word: "EXECABORT"}, {word: "NOSCRIPT"},
 }
 
@@ -73,8 +73,8 @@ const node = "this is a node of a cluster, which has other nodes for other keys:
 
 const full = "the server is over its maxmemory: it needs room, or a higher maxmemory"
 
-// Known returns the row of a server's answer; nil: it has none, or err is no server's answer. What a command inside a
-// script was answered says nothing about those that ran before it there.
+// Known returns the row of an error reply, or nil. A reply from within a script has no row: it says nothing about the
+// commands that the script ran before.
 func Known(err error) *Row {
 	e, ok := of(err)
 	if !ok || strings.Contains(string(e), "user_script") {
@@ -93,19 +93,19 @@ func row(said string) *Row {
 	return nil
 }
 
-// Passes reports that the server's answer is one that waiting cures.
+// Passes reports whether waiting helps against an error reply.
 func Passes(err error) bool {
 	r := Known(err)
 	return r != nil && r.Passes
 }
 
-// Elsewhere reports that the server's answer is that of one which can't serve us.
+// Elsewhere reports whether an error reply comes from a server that can't serve us.
 func Elsewhere(err error) bool {
 	r := Known(err)
 	return r != nil && r.Elsewhere
 }
 
-// Of returns what the server's answer is about.
+// Of returns the cause of an error reply, or "".
 func Of(err error) About {
 	if r := Known(err); r != nil {
 		return r.About
@@ -113,7 +113,7 @@ func Of(err error) About {
 	return ""
 }
 
-// Among returns the first of replies that has a row for which f holds, transactions' replies included.
+// Among returns the first error for which f holds, in replies and in the replies of their transactions.
 func Among(replies []any, f func(error) bool) (redis.Error, bool) {
 	for _, r := range replies {
 		switch r := r.(type) {

@@ -17,8 +17,6 @@ var (
 var unread = map[string]bool{
 	"compat/internal/chaos":    true,
 	"compat/internal/cleaning": true,
-	"compat/internal/faulty":   true,
-	"compat/internal/history":  true,
 	"compat/internal/lease":    true,
 	"compat/internal/limit":    true,
 	"compat/internal/listcas":  true,

@@ -23,7 +23,7 @@ type verdict struct {
 	Lost     int // told by their contexts
 	Crashed  int
 	Counts   map[string]int
-	Apart    map[string]int // of each kind, what a server's own loss explains
+	Excused  map[string]int // the number of excused violations of each kind
 	Waits    []waits        // of each key
 	Checked  string         // what porcupine says
 	Broken   []string
@@ -49,7 +49,7 @@ func (v verdict) row(r run) string {
 	}
 	row := fmt.Sprintf(columns, r.Lock, r.Kind, r.Version, v.Sections, v.Lost, v.Crashed, faults, len(v.Broken), v.Checked, worst)
 	if n := v.Counts["failover"] + v.Counts["server killed, unsaved"]; n > 0 {
-		row += fmt.Sprintf("    apart: %d failovers or kills that may forget; what they explain:%s\n", n, listed(v.Apart))
+		row += fmt.Sprintf("    apart: %d failovers or kills that may forget; what they explain:%s\n", n, listed(v.Excused))
 	}
 	return row
 }
@@ -71,7 +71,7 @@ func listed(n map[string]int) string {
 func (v *verdict) judge(r run, clients []*process, losses []history.Event, left []string, brought bool) error {
 	form, _ := formOf(r.Lock)
 	j := history.Judge{Fenced: r.Kind != five && form != inTurn, Margin: 500 * time.Millisecond, Prompt: followed(r.Kind)}
-	v.Apart = map[string]int{}
+	v.Excused = map[string]int{}
 	events, calls, err := v.read(clients)
 	if err != nil {
 		return err
@@ -90,8 +90,8 @@ func (v *verdict) judge(r run, clients []*process, losses []history.Event, left 
 		events = append(events, history.Event{Op: history.Left, Key: key, At: now(), Text: "it has no TTL"})
 	}
 	for _, f := range j.Judged(events) {
-		if f.Apart {
-			v.Apart[string(f.Kind)]++
+		if f.Excused {
+			v.Excused[string(f.Kind)]++
 		} else {
 			v.broken("%v", f)
 		}
@@ -259,11 +259,11 @@ func pieces(all []*history.Hold, j *history.Judge, most int) (pieces [][]*histor
 		if j.Prompt {
 			since = h.Got
 		}
-		touched := j.Apart("", h.Key, since, last)
+		touched := j.Excuses("", h.Key, since, last)
 		if !touched {
 			piece = append(piece, h)
 		}
-		if len(piece) > 0 && (i == len(all)-1 || touched || len(piece) == most || j.Apart("", h.Key, h.Got, all[i+1].Asked)) {
+		if len(piece) > 0 && (i == len(all)-1 || touched || len(piece) == most || j.Excuses("", h.Key, h.Got, all[i+1].Asked)) {
 			pieces, piece = append(pieces, piece), nil
 		}
 	}

@@ -98,8 +98,8 @@ func TestJudge(t *testing.T) {
 			if got := strings.Join(v.Broken, "; "); (c.broken == "") != (got == "") || !strings.Contains(got, c.broken) {
 				t.Errorf("broken: %q, want %q", got, c.broken)
 			}
-			if c.apart != "" && v.Apart[string(c.apart)] == 0 || c.apart == "" && len(v.Apart) > 0 {
-				t.Errorf("apart: %v, want %q", v.Apart, c.apart)
+			if c.apart != "" && v.Excused[string(c.apart)] == 0 || c.apart == "" && len(v.Excused) > 0 {
+				t.Errorf("apart: %v, want %q", v.Excused, c.apart)
 			}
 			if overlap := strings.Contains(c.broken, "got it"); c.losses == nil && (v.Checked == "linearizable") == overlap {
 				t.Errorf("porcupine: %s", v.Checked)

@@ -11,13 +11,13 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 )
 
-// A Carrier brings the commands of one write to their server, and returns their replies, an error of the
-// server's as a [redis.Error]; any other error is the end of the connection. Its context ends with the client's
+// A Carrier brings the commands of one write to their server, and returns their replies. An error reply is a
+// [redis.Error] among the replies; an error beside them ends the connection. The context ends with the client's
 // patience, and with the connection: [Cause] tells them apart.
 type Carrier func(ctx context.Context, write [][]any) (replies []any, err error)
 
-// Carried returns a connection whose writes carry carries. It calls end when it breaks, and when its client closes
-// it, once each.
+// Carried returns a connection that hands its writes to carry. The connection calls end when it breaks, and when its
+// client closes it, once each.
 func Carried(carry Carrier, end func(broke bool)) *Conn {
 	c := &Conn{carry: carry, ended: end}
 	c.life, c.cut = context.WithCancelCause(context.Background())
@@ -26,16 +26,16 @@ func Carried(carry Carrier, end func(broke bool)) *Conn {
 
 // A Conn is a [redis.ConnWithContext] and a [redis.ConnWithTimeout] whose writes a [Carrier] carries.
 type Conn struct {
-	// ReadTimeout limits calls that have no timeout of their own; 0: nothing does.
+	// ReadTimeout limits calls without a timeout of their own; 0 is no limit.
 	ReadTimeout time.Duration
 
 	carry   Carrier
 	ended   func(broke bool)
-	pending [][]any // the sender's, and the others the receiver's
-	replies []any
+	pending [][]any // used by the sending goroutine alone
+	replies []any   // used by the receiving goroutine alone
 
 	mu     sync.Mutex
-	writes [][][]any // flushed, and carried when somebody waits for the replies
+	writes [][][]any // flushed; carried when the receiver waits for a reply
 	dead   error
 	closed bool
 	life   context.Context
@@ -50,13 +50,13 @@ var (
 	errNothing = errors.New("faulty: nothing was sent to which a reply is due")
 )
 
-// An own reason is one of the connection's for which a context ended.
-type own struct{ error }
+// A connEnd is the cause of a context that ended with its connection, or by a read timeout.
+type connEnd struct{ error }
 
-// Cause returns why the context of a [Carrier] has ended: with the caller's, with [os.ErrDeadlineExceeded] of a
-// read timeout, or with the connection.
+// Cause returns the reason for the end of a [Carrier]'s context: the error of the caller's context,
+// [os.ErrDeadlineExceeded] for a read timeout, or the error of the connection.
 func Cause(ctx context.Context) error {
-	if why, ok := context.Cause(ctx).(own); ok {
+	if why, ok := context.Cause(ctx).(connEnd); ok {
 		return why.error
 	}
 	return ctx.Err()
@@ -80,7 +80,7 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// Break breaks the connection, and a call that is under way.
+// Break breaks the connection, and interrupts the call under way.
 func (c *Conn) Break(why error) {
 	if c.die(why) {
 		c.ended(true)
@@ -92,7 +92,7 @@ func (c *Conn) fail(why error) error {
 	return why
 }
 
-// die makes the connection unusable; false: it was.
+// die makes the connection unusable, and reports whether it was usable before.
 func (c *Conn) die(why error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,7 +100,7 @@ func (c *Conn) die(why error) bool {
 		return false
 	}
 	c.dead = why
-	c.cut(own{why})
+	c.cut(connEnd{why})
 	return true
 }
 
@@ -137,7 +137,7 @@ func (c *Conn) do(ctx context.Context, limit time.Duration, name string, args []
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return nil, c.fail(ctx.Err())
 	}
-	done := ctx.Err() // redigo sends, and waits for no reply
+	done := ctx.Err() // as redigo: a cancelled call sends, and waits for no reply
 	if name != "" {
 		c.pending = append(c.pending, append([]any{name}, args...))
 	}
@@ -182,7 +182,7 @@ func (c *Conn) receive(ctx context.Context, limit time.Duration) (any, error) {
 	return answer.Receive(r)
 }
 
-// next has the next write carried; false: there is none.
+// next carries the next write, and reports whether there was one.
 func (c *Conn) next(ctx context.Context, limit time.Duration) (bool, error) {
 	c.mu.Lock()
 	dead, writes := c.dead, c.writes
@@ -201,7 +201,7 @@ func (c *Conn) next(ctx context.Context, limit time.Duration) (bool, error) {
 	}
 	if limit > 0 {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, limit, own{os.ErrDeadlineExceeded})
+		ctx, stop = context.WithTimeoutCause(ctx, limit, connEnd{os.ErrDeadlineExceeded})
 		defer stop()
 	}
 	replies, err := c.carry(ctx, writes[0])

@@ -1,8 +1,8 @@
 // Package faulty loses, delays and answers commands on purpose, between a client and its server. A
-// test hands a [Network] a [Hook], which decides what becomes of each command.
+// test gives a [Network] a [Hook], which decides the fate of each command.
 //
-// The commands of a write are delivered one by one, so that a fault can cut a pipeline in two, when
-// their sender waits for the first reply. The connections of a network behave as redigo's: one
+// The network delivers the commands of a write one by one, when the client waits for the first reply.
+// So a fault can cut a pipeline in two. The connections of a network behave as redigo's: one
 // goroutine may send while another receives.
 package faulty
 
@@ -23,9 +23,9 @@ import (
 
 // A Message is one command on its way.
 type Message struct {
-	N     int      // counted from 1 since [Network.Expect], over all connections
-	At    int      // the position in its write, from 0
-	Write []string // the names of all commands of that write
+	N     int      // the number since [Network.Expect], over all connections, from 1
+	At    int      // the position in the write, from 0
+	Write []string // the names of all commands of the write
 	Name  string
 	Args  []any
 }
@@ -34,41 +34,41 @@ func (m Message) String() string {
 	return strings.TrimSpace(fmt.Sprintln(append([]any{m.Name}, m.Args...)...))
 }
 
-// A Hook says what becomes of a message. A network calls it for one message at a time. It may act and change
+// A Hook decides the fate of a message. A network calls its hook for one message at a time. The hook may change
 // the network, but must neither wait nor send anything through the network: [Fate.Serve] may.
 type Hook func(Message) Fate
 
-// A Fate is what becomes of a message: that of the zero value arrives, and so does its reply.
+// A Fate says how a network treats a message. With the zero value, the message and its reply arrive.
 type Fate struct {
 	Loss   Loss
-	Err    error         // the connection's, if it breaks; nil: [io.ErrUnexpectedEOF]
-	Cut    bool          // nothing arrives from then on, as after [Network.Cut]
-	Before time.Duration // on its way there
-	After  time.Duration // its reply's way back
+	Err    error         // the connection's error if it breaks; nil: [io.ErrUnexpectedEOF]
+	Cut    bool          // cuts the network, as [Network.Cut] does
+	Before time.Duration // the delay of the message
+	After  time.Duration // the delay of the reply
 
-	// Serve, if not nil, answers in place of the server: run has the server run the message, or the
-	// command that it is given. An error that is no server's ends the connection.
+	// Serve, if not nil, answers in place of the server. run lets the server run the message, or another
+	// command. An error that is not a [redis.Error] ends the connection.
 	Serve func(run func(cmd ...any) any) any
 }
 
-// Forever is a delay that ends with the client's patience alone.
+// Forever is a delay that only the client's patience ends.
 const Forever = time.Duration(math.MaxInt64)
 
-// A Loss is what is lost of a message, and the connection with it.
+// A Loss loses a message or its reply, and breaks the connection.
 type Loss int
 
 const (
 	None        Loss = iota
-	LostRequest      // it never arrives
-	LostReply        // it runs
-	LateRequest      // it arrives, with the rest of its write, at [Network.DeliverLate]
+	LostRequest      // the message never arrives
+	LostReply        // the message runs, and its reply is lost
+	LateRequest      // the message arrives, with the rest of its write, at [Network.DeliverLate]
 )
 
 func (l Loss) String() string {
 	return [...]string{"none", "request lost", "reply lost", "request late"}[l]
 }
 
-// At befalls the n-th message.
+// At gives the n-th message this fate.
 func (f Fate) At(n int) Hook {
 	return func(m Message) Fate {
 		if m.N == n {
@@ -78,7 +78,7 @@ func (f Fate) At(n int) Hook {
 	}
 }
 
-// Of befalls each message with one of the names.
+// Of gives each message with one of the names this fate.
 func (f Fate) Of(names ...string) Hook {
 	return func(m Message) Fate {
 		if slices.Contains(names, m.Name) {
@@ -88,39 +88,39 @@ func (f Fate) Of(names ...string) Hook {
 	}
 }
 
-// Always befalls every message.
+// Always gives every message this fate.
 func (f Fate) Always() Hook { return func(Message) Fate { return f } }
 
-// First is the fate of a message before which act is called.
+// First returns a fate: act is called, then the message runs.
 func First(act func()) Fate {
 	return Fate{Serve: func(run func(...any) any) any { act(); return run() }}
 }
 
-// Then is the fate of a message that has run when act is called.
+// Then returns a fate: the message runs, then act is called.
 func Then(act func()) Fate {
 	return Fate{Serve: func(run func(...any) any) any { defer act(); return run() }}
 }
 
-// Answer is the fate of a message that is answered so, and that the server does not see.
+// Answer returns a fate: the client gets reply, and the server does not see the message.
 func Answer(reply any) Fate { return Fate{Serve: func(func(...any) any) any { return reply }} }
 
-// Over returns c with a hook.
+// Over returns c through a network with the hook h.
 func Over(c redis.Conn, h Hook) redis.Conn {
 	n := new(Network)
 	n.Expect(h)
 	return n.Conn(c)
 }
 
-// A Network is what lies between its clients and their servers. The zero value loses nothing.
+// A Network carries commands between its clients and their servers. The zero value loses nothing.
 type Network struct {
-	hooks sync.Mutex // held while one runs
+	hooks sync.Mutex // held while a hook runs
 
 	mu     sync.Mutex
 	hook   Hook
 	dial   func(context.Context) error
 	closed func()
-	waits  []context.CancelFunc // of those that dial
-	held   int                  // dials that OnDial has, and messages that wait for ever
+	dials  []context.CancelFunc // end the calls of dial that are under way
+	held   int                  // calls of dial, and messages that are delayed Forever
 	down   bool
 	sent   []Message
 	writes int
@@ -128,31 +128,31 @@ type Network struct {
 	late   []func()
 }
 
-// set changes n.
+// set calls change under n.mu.
 func (n *Network) set(change func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	change()
 }
 
-// read returns what is at v, which is n's.
+// read returns *v, a field of n, under n.mu.
 func read[T any](n *Network, v *T) T {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return *v
 }
 
-// Expect has h decide from here on, from where messages and writes are counted; nil: all arrive. What was cut is
-// whole again.
+// Expect makes h decide from now on, mends the network, and starts the counts of messages and writes anew. With a nil
+// hook, all messages arrive.
 func (n *Network) Expect(h Hook) {
 	n.set(func() { n.hook, n.down, n.sent, n.writes = h, false, nil, 0 })
 }
 
-// OnDial has f called before each connection is made: its error is that of the dial. Its context ends
-// with [Network.Clear], too.
+// OnDial makes the network call f before it makes a connection. An error of f is the error of the dial. The context
+// of f ends with [Network.Clear], too.
 func (n *Network) OnDial(f func(context.Context) error) { n.set(func() { n.dial = f }) }
 
-// OnClose has f called when a connection is closed, and when one that was dialled could not be made.
+// OnClose makes the network call f when a client closes a connection, and when a dial fails.
 func (n *Network) OnClose(f func()) { n.set(func() { n.closed = f }) }
 
 func (n *Network) ended() {
@@ -161,29 +161,29 @@ func (n *Network) ended() {
 	}
 }
 
-// Hang is for [Network.OnDial]: nobody answers a dial.
+// Hang is an argument of [Network.OnDial]: no dial gets an answer.
 func Hang(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// Cut lets nothing arrive, and nobody connect.
+// Cut loses every message from now on, and refuses every connection.
 func (n *Network) Cut() { n.set(func() { n.down = true }) }
 
-// Mend ends what Cut began.
+// Mend ends a Cut.
 func (n *Network) Mend() { n.set(func() { n.down = false }) }
 
-// Clear ends all faults; a dial that hangs is refused.
+// Clear ends all faults, and refuses hanging dials.
 func (n *Network) Clear() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, end := range n.waits {
+	for _, end := range n.dials {
 		end()
 	}
-	n.hook, n.dial, n.down, n.waits = nil, nil, false, nil
+	n.hook, n.dial, n.down, n.dials = nil, nil, false, nil
 }
 
-// DeliverLate delivers what was late until now.
+// DeliverLate delivers the late messages.
 func (n *Network) DeliverLate() {
 	n.mu.Lock()
 	late := n.late
@@ -194,14 +194,14 @@ func (n *Network) DeliverLate() {
 	}
 }
 
-// Sent returns the messages that were sent, or lost, since [Network.Expect].
+// Sent returns the messages since [Network.Expect], lost ones included.
 func (n *Network) Sent() []Message {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.sent)
 }
 
-// Names returns their names, with a blank between them.
+// Names returns the names of the messages of [Network.Sent], with a blank between them.
 func (n *Network) Names() string {
 	var names []string
 	for _, m := range n.Sent() {
@@ -210,27 +210,23 @@ func (n *Network) Names() string {
 	return strings.Join(names, " ")
 }
 
-// Count returns how many they are.
-func (n *Network) Count() int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return len(n.sent)
-}
+// Count returns the number of messages since [Network.Expect].
+func (n *Network) Count() int { return len(read(n, &n.sent)) }
 
-// Writes returns in how many writes they were sent.
+// Writes returns the number of writes since [Network.Expect].
 func (n *Network) Writes() int { return read(n, &n.writes) }
 
-// Hanging returns how many dials a function of [Network.OnDial] has not let go, and how many messages are delayed
-// [Forever].
+// Hanging returns the number of calls of the function of [Network.OnDial] that are under way, and of messages that
+// are delayed [Forever].
 func (n *Network) Hanging() int { return read(n, &n.held) }
 
-// hold counts what hangs.
+// hold adds to the count of Hanging.
 func (n *Network) hold(more int) { n.set(func() { n.held += more }) }
 
-// Open returns how many connections were made and not closed.
+// Open returns the number of open connections.
 func (n *Network) Open() int { return read(n, &n.open) }
 
-// A Pool hands out connections to one server.
+// A Pool provides connections to one server.
 type Pool interface {
 	GetContext(context.Context) (redis.Conn, error)
 }
@@ -247,7 +243,7 @@ func (p pool) GetContext(ctx context.Context) (redis.Conn, error) {
 	return p.net.get(ctx, p.p.GetContext)
 }
 
-// A Getter gets a connection to the server of a key, as that of a compat.Source does.
+// A Getter gets a connection to the server of a key, as a compat.Source does.
 type Getter = func(ctx context.Context, key string) (redis.Conn, error)
 
 // Get returns get through the network.
@@ -263,7 +259,7 @@ func (n *Network) get(ctx context.Context, get func(context.Context) (redis.Conn
 	within, end := context.WithCancel(ctx)
 	defer end()
 	if dial != nil {
-		n.waits = append(n.waits, end)
+		n.dials = append(n.dials, end)
 	}
 	n.mu.Unlock()
 	if dial != nil {
@@ -294,29 +290,29 @@ func (n *Network) Conn(c redis.Conn) redis.Conn {
 	return Carried(w.carry, w.end)
 }
 
-// A wire is what one connection goes over.
+// A wire carries the commands of one connection.
 type wire struct {
 	net  *Network
 	to   redis.Conn
-	left bool // what was sent over it is late; under net.mu
+	late bool // DeliverLate still uses to, and closes it; under net.mu
 }
 
-// end closes the connection. One that broke is closed for good, also if it is a pool's.
+// end closes the connection. A broken connection of a pool does not return to the pool.
 func (w *wire) end(broke bool) {
 	w.net.mu.Lock()
 	if !broke {
 		w.net.open--
 		defer w.net.ended()
 	}
-	left := w.left
+	late := w.late
 	w.net.mu.Unlock()
-	if left {
+	if late {
 		return
 	}
 	if broke {
 		past, end := context.WithDeadline(context.Background(), time.Unix(0, 0))
 		defer end()
-		redis.DoContext(w.to, past, "") //nolint:errcheck // it breaks, and sends nothing
+		redis.DoContext(w.to, past, "") //nolint:errcheck // breaks the connection, and sends nothing
 	}
 	w.to.Close()
 }
@@ -327,9 +323,9 @@ func (w *wire) carry(ctx context.Context, write [][]any) ([]any, error) {
 		names[i] = cmd[0].(string)
 	}
 	w.net.set(func() { w.net.writes++ })
-	at := ctx // the server
+	at := ctx // for the server
 	if ctx.Err() != nil {
-		at = context.WithoutCancel(ctx) // what is sent runs
+		at = context.WithoutCancel(ctx) // a command that was sent runs
 	}
 	replies := make([]any, len(write))
 	for i, cmd := range write {
@@ -343,7 +339,7 @@ func (w *wire) carry(ctx context.Context, write [][]any) ([]any, error) {
 	return replies, nil
 }
 
-// fate gives m its number, and asks what becomes of it.
+// fate gives m its number, and asks the hook for its fate.
 func (n *Network) fate(m *Message) Fate {
 	n.hooks.Lock()
 	defer n.hooks.Unlock()
@@ -365,14 +361,15 @@ func (n *Network) fate(m *Message) Fate {
 	return f
 }
 
-// deliver carries one message there and its reply back; rest is it and what is behind it in its write.
+// deliver carries one message to the server and its reply back. rest is the message and the commands behind it in its
+// write.
 func (w *wire) deliver(ctx, at context.Context, m Message, f Fate, rest [][]any) (any, error) {
 	lost := f.Err
 	if lost == nil {
 		lost = io.ErrUnexpectedEOF
 	}
 	if f.Loss == LateRequest {
-		w.leave(rest)
+		w.postpone(rest)
 	}
 	if err := w.net.delay(ctx, f.Before); err != nil {
 		return nil, err
@@ -384,7 +381,7 @@ func (w *wire) deliver(ctx, at context.Context, m Message, f Fate, rest [][]any)
 		if len(cmd) == 0 {
 			cmd = append([]any{m.Name}, m.Args...)
 		}
-		do := w.to.Do // of a test's own connection
+		do := w.to.Do // the fake connection of a test has no DoContext
 		if to, ok := w.to.(redis.ConnWithContext); ok {
 			do = func(name string, args ...any) (any, error) { return to.DoContext(at, name, args...) }
 		}
@@ -418,23 +415,23 @@ func (w *wire) deliver(ctx, at context.Context, m Message, f Fate, rest [][]any)
 	return reply, nil
 }
 
-// leave keeps what is to arrive late.
-func (w *wire) leave(cmds [][]any) {
+// postpone keeps cmds for DeliverLate.
+func (w *wire) postpone(cmds [][]any) {
 	w.net.mu.Lock()
 	defer w.net.mu.Unlock()
-	w.left = true
+	w.late = true
 	w.net.late = append(w.net.late, func() {
 		for _, cmd := range cmds {
 			w.to.Do(cmd[0].(string), cmd[1:]...) //nolint:errcheck // nobody reads the reply
 			if err := w.to.Err(); err != nil {
-				panic("what is late does not arrive: " + err.Error())
+				panic("a late command does not arrive: " + err.Error())
 			}
 		}
 		w.to.Close()
 	})
 }
 
-// delay delays a message.
+// delay waits for d, or for the end of ctx, and counts a delay of Forever as hanging.
 func (n *Network) delay(ctx context.Context, d time.Duration) error {
 	if d == Forever {
 		n.hold(1)
@@ -443,7 +440,7 @@ func (n *Network) delay(ctx context.Context, d time.Duration) error {
 	return Pause(ctx, d)
 }
 
-// Pause lets time pass while ctx goes on.
+// Pause waits for d. If ctx ends before, Pause returns its [Cause].
 func Pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil

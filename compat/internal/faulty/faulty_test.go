@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var background = context.Background()
 
-// inBubble runs f in virtual time, with a network before a server.
+// inBubble runs f in virtual time, with a network in front of a server.
 func inBubble(t *testing.T, f func(t *testing.T, n *faulty.Network, s *oldredis.Server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -59,12 +59,12 @@ func value(s *oldredis.Server) int {
 	return n
 }
 
-// What is lost of the second of three commands in a write, and the third with it.
+// A loss of the second of three commands in a write loses the third, too.
 func TestLoss(t *testing.T) {
 	own := errors.New("its own")
 	for _, c := range []struct {
 		fate     faulty.Fate
-		ran, end int // of three; when what is late has arrived
+		ran, end int // the commands that have run: at once, and after DeliverLate
 		err      error
 	}{
 		{faulty.Fate{}, 3, 3, nil},
@@ -102,9 +102,9 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// A client that has patience waits for what is slow, and for what is swallowed until that ends: with its
-// context, a timeout or its connection. What was swallowed at once, on its way back, or to arrive late ran never, or
-// ran, or runs later.
+// A client waits for a slow reply. For a reply that never comes, it waits until its context, a timeout or its
+// connection ends. A request delayed Forever never ran, a request whose reply is delayed Forever ran, and a late
+// request runs later.
 func TestPatience(t *testing.T) {
 	const long = 3 * time.Second
 	for name, c := range map[string]struct {
@@ -172,7 +172,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// A context that has ended before ends the connection, as redigo's: one that was cancelled sends.
+// A context that has ended before the call ends the connection, as in redigo. A cancelled call still sends.
 func TestDoneContext(t *testing.T) {
 	inBubble(t, func(t *testing.T, n *faulty.Network, s *oldredis.Server) {
 		done, cancel := context.WithCancel(background)
@@ -200,7 +200,7 @@ func TestDoneContext(t *testing.T) {
 	})
 }
 
-// A client that blocks at the server is told the end of its patience, too.
+// A blocking client learns the end of its own patience.
 func TestBlocks(t *testing.T) {
 	inBubble(t, func(t *testing.T, n *faulty.Network, s *oldredis.Server) {
 		_, err := redis.DoWithTimeout(dial(t, n, s), time.Second, "BLPOP", "list", 0)
@@ -213,7 +213,7 @@ func TestBlocks(t *testing.T) {
 	})
 }
 
-// A command is refused, answered by somebody else, changed, and others act before and after it.
+// A hook refuses, answers or changes a command, or acts before and after it.
 func TestServe(t *testing.T) {
 	inBubble(t, func(t *testing.T, n *faulty.Network, s *oldredis.Server) {
 		conn := dial(t, n, s)
@@ -254,7 +254,7 @@ func TestServe(t *testing.T) {
 	})
 }
 
-// Messages have numbers over all connections, and know the write that they are in.
+// Messages are numbered over all connections, and name the commands of their write.
 func TestMessages(t *testing.T) {
 	inBubble(t, func(t *testing.T, n *faulty.Network, s *oldredis.Server) {
 		var told []string
@@ -282,7 +282,7 @@ func TestMessages(t *testing.T) {
 	})
 }
 
-// A network that is cut lets nothing through until it is mended; so does one in which a fate cuts it.
+// A cut network lets nothing through until Mend. A fate cuts the network in the same way.
 func TestCut(t *testing.T) {
 	for name, cut := range map[string]func(n *faulty.Network, c redis.Conn){
 		"cut": func(n *faulty.Network, _ redis.Conn) { n.Cut() },
@@ -315,7 +315,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// A dial is refused, or hangs until its context ends or the network is cleared.
+// A network refuses a dial, or lets it hang until its context ends or Clear.
 func TestDial(t *testing.T) {
 	inBubble(t, func(t *testing.T, n *faulty.Network, s *oldredis.Server) {
 		own := errors.New("its own")
@@ -349,7 +349,7 @@ func TestDial(t *testing.T) {
 	})
 }
 
-// A connection over a function of one's own has a read timeout, and can be broken from outside.
+// A connection with its own Carrier has a read timeout, and Break breaks it from outside.
 func TestCarried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ends []bool
@@ -368,7 +368,7 @@ func TestCarried(t *testing.T) {
 		if _, err := c.Do("GET", "k"); err != why || c.Err() != why || time.Since(began) != time.Second {
 			t.Errorf("broken: %v after %v", err, time.Since(began))
 		}
-		synctest.Wait() // the one who broke it has told it
+		synctest.Wait() // Break has called end
 		c.Close()
 		if fmt.Sprint(ends) != "[true false]" {
 			t.Errorf("told %v, want that it broke and was closed", ends)
@@ -411,7 +411,7 @@ func TestSendWhileReceiving(t *testing.T) {
 	})
 }
 
-// A real connection that is lost is closed: its pool does not hand it out again, in a transaction or not.
+// A real connection that broke is closed: its pool does not provide it again, in a transaction or not.
 func TestRealServer(t *testing.T) {
 	addr := realredis.Start(t)
 	pool := &redis.Pool{MaxIdle: 2, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}

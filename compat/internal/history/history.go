@@ -1,9 +1,10 @@
-// Package history judges locks by what their clients believed. A Judge takes a history, event by event, and says who
-// held a key beside whom, whose fence fell, who was told of a loss that was none, or of no loss when there was one,
-// whose context outlived its lease, whose lock another process removed, and what was left.
+// Package history judges locks by the beliefs of their clients. A Judge takes a history, event by event, and finds
+// every violation of exclusion, fencing and ownership, every false loss and untold loss, every context that outlived
+// its lease, and every key that stayed behind.
 //
-// It has no goroutine, no clock and no I/O. Moments are nanoseconds of any clock that the clients of a history share.
-// A verdict comes with the event that shows it. A false loss on a key that nobody observes shows when all is over.
+// The package has no goroutine, no clock and no I/O. Moments are nanoseconds of any clock that the clients of a
+// history share. A verdict comes with the event that shows it. A false loss on a key that nobody observes shows at
+// the end of the history.
 package history
 
 import (
@@ -13,97 +14,97 @@ import (
 	"slices"
 )
 
-// An Op is what an event tells.
+// An Op is the kind of an event.
 type Op string
 
 // The events. A hold is one client's belief in one key, from Got on.
 const (
-	Got      Op = "got"      // the client is told that it has Key, for which it asked at Asked
-	Holds    Op = "holds"    // it has believed in the lock until now, and goes on until Until
+	Got      Op = "got"      // the client learns that it holds Key, which it requested at Asked
+	Holds    Op = "holds"    // the client has believed in the lock until now, and goes on until Until
 	Works    Op = "works"    // the lock's context goes on
-	Ends     Op = "ends"     // the client gives the lock up, or its context has ended
-	Again    Op = "again"    // the client has it still: what was to give it up has failed
-	Released Op = "released" // the call that gave it up has returned
-	Lost     Op = "lost"     // the client is told that the lock is lost
-	Kept     Op = "kept"     // the client is told of no loss: Text says how
+	Ends     Op = "ends"     // the client gives the lock up, or the lock's context has ended
+	Again    Op = "again"    // the client still holds the lock: the call that should give it up has failed
+	Released Op = "released" // the call that gave the lock up has returned
+	Lost     Op = "lost"     // the client learns that the lock is lost
+	Kept     Op = "kept"     // a call about the lock reports no loss: Text names the call
 	Crashed  Op = "crashed"  // the process By died, between At and Until
-	Changed  Op = "changed"  // By, or time, changed what is on Key
-	Forgot   Op = "forgot"   // servers may forget Key, between At and Until: what they said before is counted apart
-	Left     Op = "left"     // Key is there when all is over: Text says how
+	Changed  Op = "changed"  // By, or time, changed the value of Key
+	Forgot   Op = "forgot"   // servers may forget Key, between At and Until: the loss excuses verdicts about earlier replies
+	Left     Op = "left"     // Key exists at the end of the history: Text says in which state
 )
 
-// An Event is a line of a history. Each Op uses some of the fields.
+// An Event is one line of a history. Each Op uses some of the fields.
 type Event struct {
 	Op       Op     `json:"op"`
 	At       int64  `json:"at"`
 	ID       string `json:"id,omitempty"` // the hold
-	By       string `json:"by,omitempty"` // the process; Changed: "" is time
+	By       string `json:"by,omitempty"` // the process; Changed: "" is the end of a ttl
 	Key      string `json:"key,omitempty"`
 	Asked    int64  `json:"asked,omitempty"`
 	Until    int64  `json:"until,omitempty"`
 	Fence    int64  `json:"fence,omitempty"`
-	Shared   bool   `json:"shared,omitempty"`   // Got: a reader has it
-	Most     int    `json:"most,omitempty"`     // Got: so many may have it, each in a slot; 0: it is no semaphore
-	Slot     int    `json:"slot,omitempty"`     // Got: the slot, to which the fence belongs
-	From     string `json:"from,omitempty"`     // Got: the hold of the writer that it was until then
-	Unplaced bool   `json:"unplaced,omitempty"` // Got: it was over when it was told, and nobody knows since when
+	Shared   bool   `json:"shared,omitempty"`   // Got: the client is a reader
+	Most     int    `json:"most,omitempty"`     // Got: the size of the semaphore; 0: the lock is not a semaphore
+	Slot     int    `json:"slot,omitempty"`     // Got: the slot of the semaphore, to which the fence belongs
+	From     string `json:"from,omitempty"`     // Got: the hold of the writer that became this reader
+	Unplaced bool   `json:"unplaced,omitempty"` // Got: the lease was over before the reply, and its start is unknown
 	There    bool   `json:"there,omitempty"`    // Changed: the key has a value
-	Owner    string `json:"owner,omitempty"`    // Changed: whose value it is
-	Other    bool   `json:"other,omitempty"`    // Lost: said by another server than the one that gave the lock
-	Kind     Kind   `json:"kind,omitempty"`     // Forgot: explains verdicts of this kind alone
+	Owner    string `json:"owner,omitempty"`    // Changed: the process that wrote the value
+	Other    bool   `json:"other,omitempty"`    // Lost: another server reports the loss than the one that gave the lock
+	Kind     Kind   `json:"kind,omitempty"`     // Forgot: the only kind of verdict that the loss excuses; "": every kind
 	Text     string `json:"text,omitempty"`
 }
 
-// A Kind is what a verdict is about.
+// A Kind is the rule that a verdict finds violated.
 type Kind string
 
 // The kinds of verdicts.
 const (
-	Exclusion  Kind = "exclusion"     // two hold a key at once, and are not both readers, or more hold a semaphore than may
+	Exclusion  Kind = "exclusion"     // two clients, not both readers, hold a key at once, or too many hold a semaphore
 	Fencing    Kind = "fencing"       // a fence falls, or is missing
-	FalseLoss  Kind = "false loss"    // "lost", and its time was not up, and nobody took the key
-	UntoldLoss Kind = "loss not told" // the client of a lock that is gone believes in it, or is told of no loss
-	Outlived   Kind = "outlived"      // a context goes on when its lease has ended
-	Ownership  Kind = "ownership"     // a process removed or changed what another has
-	Leak       Kind = "leak"          // something is there when all is over
+	FalseLoss  Kind = "false loss"    // a client learns of a loss before the end of its lease, and nobody took the key
+	UntoldLoss Kind = "loss not told" // a client believes in a lock that is gone, or a call after the loss reports none
+	Outlived   Kind = "outlived"      // a lock's context goes on after its lease
+	Ownership  Kind = "ownership"     // a process removed or changed the lock of another
+	Leak       Kind = "leak"          // a key exists at the end of the history
 )
 
-// A Verdict is one thing that is wrong.
+// A Verdict is one violation.
 type Verdict struct {
-	Kind  Kind
-	Key   string
-	Who   string // the hold; "": nobody's
-	At    int64
-	Text  string
-	Apart bool // servers that forgot may explain it
+	Kind    Kind
+	Key     string
+	Who     string // the hold; "": no hold
+	At      int64
+	Text    string
+	Excused bool // servers that forgot the key may explain the violation
 }
 
 func (v Verdict) String() string { return fmt.Sprintf("%s: %s: %s", v.Kind, v.Key, v.Text) }
 
-// A Hold is what a client believed of a key.
+// A Hold is a client's belief that it holds a key.
 type Hold struct {
 	ID, Key, By      string
-	Asked, Got       int64 // one that was told when its lease was over had it before Until, if at all
-	Until, End, Gone int64 // Gone is when its release had returned; Never: not yet
+	Asked, Got       int64 // Got is at most Until: a reply that came after the lease gave the lock before its end, if at all
+	Until, End, Gone int64 // Gone is the moment at which the release had returned; Never: not yet
 	Fence            int64
 	Shared, Unplaced bool
 	Most, Slot       int    // of a semaphore
-	How              string // what its Ends said
+	How              string // the text of its Ends
 
-	from   *Hold // the writer that it was
-	fence  int64 // the last
-	told   []ack // each time that it was told of a later end
-	lost   Event // zero: it was told of no loss
-	judged bool  // what follows counts no more
-	since  int   // the changes of its key before it
+	from   *Hold // the writer that became this reader
+	fence  int64 // the newest
+	acks   []ack // the replies that moved the end of the lease
+	lost   Event // the zero Event: no loss was reported
+	judged bool  // one verdict is enough: later events of this hold count no more
+	since  int   // the number of changes of the key before this hold
 }
 
-// An ack is a moment at which a client was told how long it has a lock.
+// An ack is a reply that told a client the end of its lease.
 type ack struct{ at, until int64 }
 
-// acknowledged is when h's client was told that it has the lock beyond a moment.
+// acknowledged returns the moment of the reply that moved the end of h's lease past beyond.
 func (h *Hold) acknowledged(beyond int64) int64 {
-	for _, a := range h.told {
+	for _, a := range h.acks {
 		if a.until > beyond {
 			return a.at
 		}
@@ -111,13 +112,13 @@ func (h *Hold) acknowledged(beyond int64) int64 {
 	return h.Got
 }
 
-// Never is not yet.
+// Never is a moment after all others.
 const Never = math.MaxInt64
 
-// Over is when the client stopped to believe, as far as is known.
+// Over returns the known end of the client's belief.
 func (h *Hold) Over() int64 { return min(h.Until, h.End) }
 
-// Judged returns what is wrong with a whole history. Events of the same moment stand in their order.
+// Judged returns the violations in a complete history. Events of the same moment keep their order.
 func (j *Judge) Judged(events []Event) (all []Verdict) {
 	j.Found = func(v Verdict) { all = append(all, v) }
 	inTime := func(a, b Event) int { return cmp.Compare(a.At, b.At) }

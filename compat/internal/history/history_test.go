@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// ms is a moment.
+// ms returns the moment n milliseconds after the beginning of a history.
 func ms(n int) int64 { return int64(time.Hour) + int64(n)*int64(time.Millisecond) }
 
-// section is a hold of a process, of the key k, from got to end, with a lease of 3 s.
+// section returns the events of a hold of the key k, from got to end, with a lease of 3 s.
 func section(id string, asked, got, end int, fence int64) []Event {
 	until := ms(got + 3000)
 	return []Event{
@@ -26,19 +26,19 @@ func reads(asked, got, end int, id string, fence int64) []Event {
 	return s
 }
 
-// slot is a section in a slot of a semaphore of two.
+// slot returns a section in a slot of a semaphore of two.
 func slot(n, got, end int, id string, fence int64) []Event {
 	s := section(id, 0, got, end, fence)
 	s[0].Most, s[0].Slot = 2, n
 	return s
 }
 
-// told says of a section that its release said ErrLost, at a moment.
+// told appends a release with ErrLost, at a moment.
 func told(at int, s []Event) []Event {
 	return append(s, Event{Op: Lost, ID: s[0].ID, At: ms(at), Until: s[0].Until, Text: "lease lost"})
 }
 
-// by is a change of the key: what its process writes is its own.
+// by returns a change of the key by its new owner.
 func by(at int, process string) Event {
 	return Event{Op: Changed, Key: "k", At: ms(at), By: process, There: true, Owner: process}
 }
@@ -47,14 +47,14 @@ func gone(at int, process string) Event {
 	return Event{Op: Changed, Key: "k", At: ms(at), By: process, Owner: process}
 }
 
-// died is of the process Pa.
+// died returns the crash of the process Pa.
 func died(at int) Event { return Event{Op: Crashed, By: "Pa", At: ms(at), Until: ms(at + 10)} }
 
 func forgot(from, to int) Event { return Event{Op: Forgot, Key: "k", At: ms(from), Until: ms(to)} }
 
-// Each kind of verdict has a history that shows it, and beside it one that is clean.
+// Each kind of verdict is found in its histories, and not in clean histories that differ in one event.
 func TestJudge(t *testing.T) {
-	late := section("a", 0, 400, 401, 1) // its client stood still while it was told
+	late := section("a", 0, 400, 401, 1) // the client stood still when the reply came
 	late[0].Until, late[1].Until = ms(100), ms(100)
 	unplaced := section("a", 0, 400, 401, 1)
 	unplaced[0].Until, unplaced[1].Until, unplaced[0].Unplaced = ms(100), ms(100), true
@@ -72,7 +72,7 @@ func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		all
-		want string // the kinds in their order; those apart in brackets
+		want string // the kinds in their order; an excused one in brackets
 	}{
 		{"one after the other", all{section("a", 0, 1, 100, 1), section("b", 0, 101, 200, 2)}, ""},
 		{"two at once", all{section("a", 0, 1, 100, 1), section("b", 0, 99, 200, 2)}, "exclusion"},
@@ -196,7 +196,7 @@ func TestJudge(t *testing.T) {
 			got, sep := "", ""
 			verdicts := j.Judged(events)
 			for _, v := range verdicts {
-				if v.Apart {
+				if v.Excused {
 					v.Kind = "(" + v.Kind + ")"
 				}
 				got, sep = got+sep+string(v.Kind), " "
@@ -208,7 +208,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Of prompt servers a loss explains what was acknowledged before it, whenever that was asked for.
+// With Prompt, a server's loss excuses verdicts about locks acknowledged before it. The moment of the
+// request does not count.
 func TestPrompt(t *testing.T) {
 	extended := section("a", 0, 1, 5000, 1)
 	extended[1].Until = ms(6000)
@@ -225,7 +226,7 @@ func TestPrompt(t *testing.T) {
 	} {
 		j, got := Judge{Fenced: true, Prompt: true}, ""
 		for _, v := range j.Judged(slices.Concat(c.a, c.b, []Event{forgot(30, 40)})) {
-			got += fmt.Sprint(v.Apart)
+			got += fmt.Sprint(v.Excused)
 		}
 		if got != c.excuse {
 			t.Errorf("%s: %q, want %q", name, got, c.excuse)
@@ -233,7 +234,7 @@ func TestPrompt(t *testing.T) {
 	}
 }
 
-// A lock without fences is judged by all that is left: fences of 0 say nothing, and no gap explains a loss.
+// A lock without fences is judged by its other events: a fence of 0 is no violation, and a gap explains no loss.
 func TestUnfenced(t *testing.T) {
 	j := Judge{Margin: 500 * time.Millisecond}
 	got := fmt.Sprint(j.Judged(append(told(160, section("a", 0, 1, 150, 0)), section("b", 400, 401, 410, 9)...)))

@@ -11,24 +11,24 @@ import (
 // A Judge takes the events of a history in their order.
 type Judge struct {
 	Fenced bool          // each hold has a fence
-	Margin time.Duration // how long before its end a lease may be said to be lost: its client has to stop in time
-	Grace  time.Duration // how long a context may outlive its lease
-	Prompt bool          // servers that forgot explain what was acknowledged before they had, not what was asked for
+	Margin time.Duration // a loss may be reported this long before the end of the lease: the client must stop in time
+	Grace  time.Duration // a context may outlive its lease this long
+	Prompt bool          // a server's loss excuses verdicts about locks that were acknowledged before it, not only requested
 	Found  func(Verdict)
 
 	keys  map[string]*key
 	holds map[string]*Hold
-	dead  map[string]int64 // until when each process may have died
+	dead  map[string]int64 // the latest moment at which each process may have died
 }
 
-// A key is what is known of one.
+// A key has the holds and the observed values of one key.
 type key struct {
 	holds   []*Hold // in the order of Got
-	open    []*Hold // those that have not ended
+	open    []*Hold // the holds that have not ended
 	forgot  []Event
 	there   bool
 	owner   string
-	changes []string // each time that it was gone, or came from another process: who removed it; none: nobody observes
+	changes []string // the process behind each removal, "" for a value of another owner; empty: nobody observes the key
 }
 
 func (j *Judge) key(name string) *key {
@@ -41,10 +41,10 @@ func (j *Judge) key(name string) *key {
 	return j.keys[name]
 }
 
-// Holds returns the holds of a key, in the order in which they began.
+// Holds returns the holds of a key, in the order of their beginnings.
 func (j *Judge) Holds(key string) []*Hold { return j.key(key).holds }
 
-// Add takes the next event. What is said of a hold that never began is ignored.
+// Add takes the next event. An event of a hold that never began is ignored.
 func (j *Judge) Add(e Event) {
 	k := j.key(e.Key)
 	switch e.Op {
@@ -109,10 +109,10 @@ func (j *Judge) on(h *Hold, e Event) {
 	case Lost:
 		h.lost = e
 		switch since := k.changes[h.since:]; {
-		case len(k.changes) == 0: // see Finish
+		case len(k.changes) == 0: // Finish judges unobserved keys
 		case len(since) == 0:
 			j.falseLoss(h, "nobody has touched the key")
-		case since[0] == h.By && !e.Other: // another server may never have had it
+		case since[0] == h.By && !e.Other: // another server may never have had the key
 			j.falseLoss(h, "its own process removed the key")
 		}
 	case Kept:
@@ -126,7 +126,7 @@ func (j *Judge) on(h *Hold, e Event) {
 func (j *Judge) got(k *key, e Event) {
 	h := &Hold{ID: e.ID, Key: e.Key, By: e.By, Asked: e.Asked, Got: e.At, Until: e.Until, End: Never, Gone: Never,
 		Fence: e.Fence, Shared: e.Shared, Unplaced: e.Unplaced, Most: e.Most, Slot: e.Slot, from: j.holds[e.From], fence: e.Fence, since: len(k.changes),
-		told: []ack{{e.At, e.Until}}}
+		acks: []ack{{e.At, e.Until}}}
 	if h.Until < h.Got {
 		h.Got = max(h.Asked, h.Until)
 	}
@@ -150,25 +150,25 @@ func (j *Judge) got(k *key, e Event) {
 	j.owned(k, h, e.At)
 }
 
-// believes learns that h's client has believed in it until e.At, and goes on until e.Until.
+// believes extends h: the client has believed in the lock until e.At, and goes on until e.Until.
 func (j *Judge) believes(k *key, h *Hold, e Event) {
 	was := h.Until
 	if h.Until = e.Until; h.Until > was {
-		h.told = append(h.told, ack{e.At, h.Until})
+		h.acks = append(h.acks, ack{e.At, h.Until})
 		i, _ := slices.BinarySearchFunc(k.holds, was, func(o *Hold, at int64) int { return cmp.Compare(o.Got, at) })
-		j.alone(h, k.holds[i:]) // the others were looked at when they began
+		j.alone(h, k.holds[i:]) // the earlier holds were compared with h when they began
 	}
 	j.owned(k, h, e.At)
 }
 
-// end notes that h's client has stopped to believe.
+// end ends the belief of h's client.
 func (j *Judge) end(h *Hold, at int64) {
 	h.End = min(h.End, max(at, h.Got))
 	k := j.keys[h.Key]
 	k.open = slices.DeleteFunc(k.open, func(o *Hold) bool { return o == h })
 }
 
-// alone checks that none of others is held beside h.
+// alone finds the overlaps of h with others.
 func (j *Judge) alone(h *Hold, others []*Hold) {
 	for _, o := range others {
 		a, b := h, o
@@ -193,7 +193,7 @@ func (j *Judge) alone(h *Hold, others []*Hold) {
 	}
 }
 
-// heldAt is how many have the key at a moment.
+// heldAt counts the holds of the key at a moment.
 func (k *key) heldAt(at int64) (n int) {
 	for _, o := range k.holds {
 		if !o.judged && o.Got <= at && at < o.Over() {
@@ -203,13 +203,14 @@ func (k *key) heldAt(at int64) (n int) {
 	return n
 }
 
-// fences checks that the i-th hold's fence is higher than that of the last who had the key alone, and a writer's higher
-// than those of the readers since; that the same is true of those behind it, if it was told late; and that no writer
-// came in while another became this reader. Each slot of a semaphore has fences of its own.
+// fences compares the fence of the i-th hold with its neighbours'. The fence must be higher than the last exclusive
+// hold's, and a writer's fence also higher than those of the readers since. Later holds are compared in the same way,
+// because the i-th may have been told late. No other writer may come between a writer and the reader that it became.
+// Each slot of a semaphore counts its own fences.
 func (j *Judge) fences(k *key, i int) {
 	h := k.holds[i]
 	if h.Fence == 0 {
-		j.found(Fencing, h, Never, h.Got, "%s has no fence", h.ID) // no server forgets to give one
+		j.found(Fencing, h, Never, h.Got, "%s has no fence", h.ID) // a forgetful server is no excuse
 		return
 	}
 	falls := func(o, h *Hold) bool {
@@ -241,7 +242,7 @@ func (j *Judge) fences(k *key, i int) {
 	}
 }
 
-// owned checks that what h's client believes in is there, and its process's.
+// owned compares the key with h: the key must exist and belong to h's process while h's client believes in it.
 func (j *Judge) owned(k *key, h *Hold, at int64) {
 	if len(k.changes) == 0 || h.judged || at >= h.Over() || k.there && k.owner == h.By {
 		return
@@ -258,7 +259,7 @@ func (j *Judge) owned(k *key, h *Hold, at int64) {
 	h.judged = true
 }
 
-// falseLoss is found if h's client was told of the loss long before its end.
+// falseLoss finds a reported loss more than j.Margin before the end of the lease.
 func (j *Judge) falseLoss(h *Hold, why string) {
 	if early := time.Duration(h.lost.Until - h.lost.At); early > j.Margin {
 		j.found(FalseLoss, h, h.Asked, h.lost.At,
@@ -266,8 +267,9 @@ func (j *Judge) falseLoss(h *Hold, why string) {
 	}
 }
 
-// Finish looks for false losses on keys that nobody observed. Who had a key, or its slot, next shows that it was taken, and so does a
-// gap between the two fences: another had it in between, and never learnt it.
+// Finish finds the false losses on unobserved keys. A loss is true if the next holder of the key, or of the
+// slot, requested it before the loss was reported. A loss is also true if a fence is missing between the two holders:
+// another client held the key in between, and never learnt of it.
 func (j *Judge) Finish() {
 	for _, k := range j.keys {
 		for i, h := range k.holds {
@@ -283,13 +285,13 @@ func (j *Judge) Finish() {
 	}
 }
 
-// found tells of what is wrong with a key at a moment.
+// found reports a violation by h at a moment. A key forgotten since the moment since may excuse it.
 func (j *Judge) found(kind Kind, h *Hold, since, at int64, format string, args ...any) {
-	j.Found(Verdict{kind, h.Key, h.ID, at, fmt.Sprintf(format, args...), j.Apart(kind, h.Key, since, at)})
+	j.Found(Verdict{kind, h.Key, h.ID, at, fmt.Sprintf(format, args...), j.Excuses(kind, h.Key, since, at)})
 }
 
-// Apart reports whether servers that forgot a key between two moments may explain a verdict.
-func (j *Judge) Apart(kind Kind, key string, since, at int64) bool {
+// Excuses reports whether a loss of the key between two moments may explain a verdict.
+func (j *Judge) Excuses(kind Kind, key string, since, at int64) bool {
 	return slices.ContainsFunc(j.key(key).forgot, func(f Event) bool {
 		return since <= f.Until && f.At <= at && (f.Kind == "" || f.Kind == kind)
 	})

@@ -91,7 +91,7 @@ func (j *judge) tell(e history.Event) {
 }
 
 func (j *judge) found(v history.Verdict) {
-	if v.Apart {
+	if v.Excused {
 		j.r.Excused++
 		return
 	}

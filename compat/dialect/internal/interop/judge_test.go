@@ -163,7 +163,7 @@ func judge(t testing.TB, lines []string, key string) (v verdict) {
 		if f.Who != entered { // two may be inside
 			v.overlaps, entered = v.overlaps+1, f.Who
 		}
-		if !f.Apart {
+		if !f.Excused {
 			t.Errorf("%v, and no lock was overwritten:\n%s", f, strings.Join(lines[max(0, f.At-60):f.At+1], "\n"))
 		}
 	}

@@ -29,15 +29,15 @@ import (
 	"github.com/setnxlock/setnxlock/compat/sentinel"
 )
 
-// An order is what a client process is told to do.
+// An order tells a client process its work.
 type order struct {
 	Client     int
 	Kind       string            // of the group
-	Addrs      []string          // of its servers, or of its Sentinels
+	Addrs      []string          // of the group's servers, or of its Sentinels
 	Mixed      bool              // a server that takes over may be too old for the lock
-	Ways       map[string]string // from each address to that of our proxy
-	Locks      []string          // on each server
-	Millis     []bool            // on each
+	Ways       map[string]string // the address of our proxy, by the address of the server
+	Locks      []string          // the lock on each server
+	Millis     []bool            // for each server: ttls in milliseconds
 	Goroutines int
 	Keys       []string
 	Seed       uint64
@@ -45,13 +45,13 @@ type order struct {
 	Diary      string
 }
 
-// The ttls. Those of patient clients, whose steps may wait for a server that was stopped, are longer.
+// The ttls are between shortest and usual. A patient client, whose steps may wait for a stopped server, uses longest.
 const shortest, usual, longest = time.Second, 3 * time.Second, 6 * time.Second
 
 func (o order) patient() bool { return o.Client%3 == 0 && followed(o.Kind) }
 
-// client is a process that takes locks, works under them and gives them up, and writes down what
-// it believes.
+// client runs one client process: it takes locks, works under them and gives them up, and writes its
+// beliefs into a diary.
 func client(text string) {
 	var o order
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
@@ -108,10 +108,10 @@ func client(text string) {
 	d.write(history.Event{Op: bye})
 }
 
-// A reach is what a client has of the servers.
+// A reach is a client's access to the servers.
 type reach struct {
-	k, readers  *compat.Locker // nil: no lock is for readers
-	connections func() int     // how many are open, where that can be asked
+	k, readers  *compat.Locker // readers is nil unless the lock is for readers, too
+	connections func() int     // counts the open connections; 0 where the client can't count them
 	hangUp      func()
 }
 
@@ -119,7 +119,7 @@ func (o order) dial(ctx context.Context, addr string) (redis.Conn, error) {
 	return redis.DialContext(ctx, "tcp", o.Ways[addr], redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(longest), redis.DialWriteTimeout(2*time.Second))
 }
 
-// algorithm is the lock on the i-th server.
+// algorithm makes the lock on the i-th server.
 func (o order) algorithm(i int) protocol.Algorithm {
 	form, name := formOf(o.Locks[i])
 	l, _ := locks.Get(name)
@@ -134,10 +134,10 @@ func (o order) algorithm(i int) protocol.Algorithm {
 	return l.New(told)
 }
 
-// together is how many may hold a semaphore.
+// together is the size of a semaphore.
 const together = 2
 
-// reach connects to this kind of group.
+// reach connects to a group of o.Kind.
 func (o order) reach(options compat.Options) reach {
 	switch o.Kind {
 	case sentinels, replicated:
@@ -178,7 +178,7 @@ func (o order) reach(options compat.Options) reach {
 	return at
 }
 
-// over is the reach of one Source.
+// over returns the reach over one Source.
 func (o order) over(s compat.Source, a protocol.Algorithm, options compat.Options, hangUp func()) reach {
 	at := reach{connections: func() int { return 0 }, hangUp: hangUp}
 	switch form, _ := formOf(o.Locks[0]); form {
@@ -193,17 +193,17 @@ func (o order) over(s compat.Source, a protocol.Algorithm, options compat.Option
 	return at
 }
 
-// benign are errors that faults explain.
+// benign reports whether a fault may explain the error.
 func benign(err error) bool {
 	return errors.Is(err, compat.ErrUnknown) || errors.Is(err, compat.ErrLost) || errors.Is(err, compat.ErrTimeout) || errors.Is(err, compat.ErrAborted) || errors.Is(err, compat.ErrElection)
 }
 
-// A worker is one goroutine.
+// A worker is one goroutine of a client.
 type worker struct {
 	*rand.Rand
 	d       *diary
 	k       *compat.Locker
-	readers *compat.Locker // nil: there are none
+	readers *compat.Locker // nil: the lock is not for readers
 	o       order
 	name    string
 	n       int
@@ -218,8 +218,8 @@ func (w *worker) ttl() time.Duration {
 	return shortest + time.Duration(w.Int64N(int64(usual-shortest)))
 }
 
-// what is what a section takes: the key of the lock, and the keys that are had with it.
-func (w *worker) what() (key string, keys []string) {
+// choose draws the key of the next lock, and returns the keys that it locks.
+func (w *worker) choose() (key string, keys []string) {
 	first := w.o.Keys[w.IntN(len(w.o.Keys))]
 	if form, _ := formOf(w.o.Locks[0]); form == one || form == readWrite || form == slotted {
 		return first, []string{first}
@@ -228,7 +228,7 @@ func (w *worker) what() (key string, keys []string) {
 	return multilock.Join(keys...), keys
 }
 
-// tell writes an event down for each key that is had.
+// tell writes an event down for each of keys.
 func (w *worker) tell(e history.Event, keys []string) {
 	id := e.ID
 	for _, key := range keys {
@@ -239,9 +239,9 @@ func (w *worker) tell(e history.Event, keys []string) {
 	}
 }
 
-// section is one critical section.
+// section runs one critical section.
 func (w *worker) section(ctx context.Context) {
-	key, keys := w.what()
+	key, keys := w.choose()
 	ttl, asked := w.ttl(), time.Now()
 	k, shared := w.k, w.readers != nil && w.IntN(3) > 0
 	if shared {
@@ -255,7 +255,7 @@ func (w *worker) section(ctx context.Context) {
 		l, err = k.TryLock(waiting, key, ttl)
 	} else {
 		l, err = k.Lock(waiting, key, ttl)
-		if len(keys) == 1 { // a set has no claim to a turn: it is had when all of it is free
+		if len(keys) == 1 { // a set has no claim to a turn: it is locked when all of its keys are free
 			w.d.write(history.Event{Op: waited, Key: keys[0], Asked: asked.UnixNano()})
 		}
 	}
@@ -284,7 +284,7 @@ func (w *worker) holds(ctx context.Context, l *compat.Lock, keys []string, got h
 		if w.IntN(3) == 0 {
 			began, ttl := time.Now(), w.ttl()
 			holds := history.Event{Op: history.Holds, ID: id, Fence: l.Fence()}
-			holds.Until = min(l.Until().UnixNano(), began.Add(ttl).UnixNano()) // it may be shorter, should we be killed now
+			holds.Until = min(l.Until().UnixNano(), began.Add(ttl).UnixNano()) // after a kill the shorter lease counts
 			w.tell(holds, keys)
 			err := l.Extend(ctx, ttl)
 			holds.Until, holds.Fence = l.Until().UnixNano(), l.Fence()
@@ -294,11 +294,11 @@ func (w *worker) holds(ctx context.Context, l *compat.Lock, keys []string, got h
 			}
 		}
 		if w.IntN(400) == 0 {
-			w.rest(2 * usual) // it forgets the time
+			w.rest(2 * usual) // the client overstays its lease
 		}
 	}
 	end := history.Event{Op: history.Ends, ID: id, At: now(), Until: l.Until().UnixNano()}
-	if ends.Err() != nil { // its context told it, at some moment before
+	if ends.Err() != nil { // the context has ended at the moment in lost
 		end.Text = byContext
 		end.At = max(got.At, min(end.At, <-lost))
 	}
@@ -319,10 +319,10 @@ func (w *worker) holds(ctx context.Context, l *compat.Lock, keys []string, got h
 	w.released(ctx, "Release", l.Release(context.WithoutCancel(ctx)), began, end, keys)
 }
 
-// byContext is how a hold ends that was lost.
+// byContext is the Text of a hold that ended by its context.
 const byContext = "lost"
 
-// released writes down what the call that gave up a lock has said.
+// released writes down the result of the call that gave up a lock.
 func (w *worker) released(ctx context.Context, call string, err error, began time.Time, end history.Event,
 	keys []string) {
 	end.Op, end.At = history.Released, now()
@@ -337,18 +337,18 @@ func (w *worker) released(ctx context.Context, call string, err error, began tim
 	w.tell(end, keys)
 }
 
-// over reports whether a context has ended, or its time has come and its timer is late.
+// over reports whether a context has ended, or is past its deadline because its timer is late.
 func over(ctx context.Context) bool {
 	at, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(at)
 }
 
-// judge writes down an error that nothing explains, whatever the server and the network do.
+// judge writes down an error that no fault of the server or the network explains.
 func (w *worker) judge(call string, err error, ctx context.Context, began time.Time) {
 	took := time.Since(began)
 	why := ""
 	switch {
-	case w.o.Mixed && call == "Lock" && errors.Is(err, compat.ErrUnsafeServer): // a lock that is held goes on there
+	case w.o.Mixed && call == "Lock" && errors.Is(err, compat.ErrUnsafeServer): // a held lock goes on there
 	case errors.Is(err, compat.ErrUnsafeServer), errors.Is(err, compat.ErrForeign), errors.Is(err, compat.ErrInvalid), errors.Is(err, compat.ErrClosed):
 		why = "nothing explains it"
 	case (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) && !over(ctx):

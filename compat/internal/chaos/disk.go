@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// mountDisk makes a small file system in this program's mount namespace, which can be filled.
+// mountDisk mounts a small file system in this program's mount namespace, for fillDisk.
 func mountDisk(at string) error {
 	if err := os.MkdirAll(at, 0o755); err != nil {
 		return err
@@ -17,7 +17,7 @@ func mountDisk(at string) error {
 	return syscall.Mount("none", at, "tmpfs", 0, "size=96m")
 }
 
-// fillDisk leaves no room for a byte on the disk at dir, until what it returns is called.
+// fillDisk leaves no room for a byte on the disk at dir. The returned function makes room again.
 func fillDisk(dir string) (free func() error, err error) {
 	f, err := os.Create(filepath.Join(dir, "filler"))
 	if err != nil {

@@ -20,44 +20,44 @@ import (
 	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
-// A fault is something that is done to a server. It returns when it is over.
+// A fault harms a server. Its do returns when the fault is over.
 type fault struct {
 	what string
 	do   func(s *server, d time.Duration) error
 }
 
-var clientAddr = regexp.MustCompile(`\baddr=(\S+)`) // of a CLIENT LIST
+var clientAddr = regexp.MustCompile(`\baddr=(\S+)`) // in a reply to CLIENT LIST
 
-// ordinary faults leave a server what it has answered.
+// ordinary returns faults after which a server still has every change that it acknowledged.
 func (g *group) ordinary() []fault {
 	all := []fault{
 		stopped,
 		{"connections killed", func(s *server, _ time.Duration) error {
 			list, _ := redis.String(s.do("CLIENT", "LIST"))
 			for _, c := range clientAddr.FindAllStringSubmatch(list, -1) {
-				s.do("CLIENT", "KILL", c[1]) //nolint:errcheck // it may be gone
+				s.do("CLIENT", "KILL", c[1]) //nolint:errcheck // the connection may be gone
 			}
 			return nil
 		}},
 		{"scripts forgotten", func(s *server, _ time.Duration) error {
-			s.do("SCRIPT", "FLUSH") //nolint:errcheck // older ones have none
+			s.do("SCRIPT", "FLUSH") //nolint:errcheck // before 2.6 there are no scripts
 			return nil
 		}},
 		{"server busy", func(s *server, d time.Duration) error {
-			s.do("DEBUG", "SLEEP", fmt.Sprintf("%.2f", d.Seconds()/2)) //nolint:errcheck // older ones have none
+			s.do("DEBUG", "SLEEP", fmt.Sprintf("%.2f", d.Seconds()/2)) //nolint:errcheck // the oldest servers lack DEBUG SLEEP
 			return nil
 		}},
 	}
 	if g.kind != clustered {
 		all = append(all, fault{"slow KEYS", slowKeys})
 	}
-	if !slices.ContainsFunc(g.servers, func(s *server) bool { return ability.Older(s.version, "2.2") }) { // 2.0 makes room by the keys that have a TTL, whatever it is told
+	if !slices.ContainsFunc(g.servers, func(s *server) bool { return ability.Older(s.version, "2.2") }) { // 2.0 always removes keys with a TTL to make room
 		all = append(all, fault{"memory full", func(s *server, d time.Duration) error {
 			if _, err := s.do("CONFIG", "SET", "maxmemory", "1"); err != nil {
 				return nil
 			}
 			time.Sleep(d)
-			s.do("CONFIG", "SET", "maxmemory", "0") //nolint:errcheck // asked for again in the end
+			s.do("CONFIG", "SET", "maxmemory", "0") //nolint:errcheck // heal repeats it
 			return nil
 		}})
 	}
@@ -77,7 +77,7 @@ var killed = fault{"server killed", func(s *server, d time.Duration) error {
 	return s.start()
 }}
 
-// faults are what may be done to the servers of this group.
+// faults returns the faults that suit the servers of the group.
 func (g *group) faults() []fault {
 	all := g.ordinary()
 	switch g.kind {
@@ -87,7 +87,7 @@ func (g *group) faults() []fault {
 			all = append(all, fault{"disk full", diskFull})
 		}
 	case saved, unsaved:
-		if !ability.Older(g.servers[0].version, "2.6") { // before, a save that failed was nobody's concern
+		if !ability.Older(g.servers[0].version, "2.6") { // before, a server went on after a failed save
 			all = append(all, fault{"snapshots fail", snapshotsFail})
 		}
 		if g.kind == saved {
@@ -100,7 +100,7 @@ func (g *group) faults() []fault {
 			}})
 		}
 		saves := fault{"server saved", func(s *server, _ time.Duration) error {
-			s.do("SAVE") //nolint:errcheck // then there is more to lose
+			s.do("SAVE") //nolint:errcheck // without the save, more may be lost
 			return nil
 		}}
 		forgets := fault{"server killed, unsaved", func(s *server, d time.Duration) error {
@@ -110,14 +110,14 @@ func (g *group) faults() []fault {
 			time.Sleep(d / 4)
 			return s.start()
 		}}
-		all = append(all, saves, forgets, saves, forgets, forgets) // what it is there for comes more often
+		all = append(all, saves, forgets, saves, forgets, forgets) // a lossy server is there for these faults
 	case five:
 		all = append(all, killed, killed)
 	}
 	return all
 }
 
-// breakOne does one thing to one server, or to two of five.
+// breakOne runs one fault on one server, or on two of five.
 func (g *group) breakOne(random *rand.Rand, d time.Duration) error {
 	if followed(g.kind) {
 		return g.breakMaster(random, d)
@@ -138,8 +138,8 @@ func (g *group) breakOne(random *rand.Rand, d time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// breakMaster does one thing to a master, or has it replaced. What would do that comes seldom enough
-// for most of the time to lie outside of what a failover may lose.
+// breakMaster runs one fault on a master, or makes a failover. Failovers are rare enough that most
+// of the time lies outside the spans in which they may lose changes.
 func (g *group) breakMaster(random *rand.Rand, d time.Duration) error {
 	masters := g.masters()
 	if len(masters) == 0 {
@@ -173,12 +173,12 @@ func (g *group) breakMaster(random *rand.Rand, d time.Duration) error {
 	case 2:
 		g.seen.add("failover asked for")
 		if g.guards != nil {
-			g.guards[0].do("SENTINEL", "FAILOVER", "chaos") //nolint:errcheck // it has reasons to refuse
+			g.guards[0].do("SENTINEL", "FAILOVER", "chaos") //nolint:errcheck // a Sentinel may refuse
 			return nil
 		}
 		for _, r := range g.servers {
 			if is, err := r.master(); err == nil && !is {
-				r.do("CLUSTER", "FAILOVER") //nolint:errcheck // it has reasons to refuse
+				r.do("CLUSTER", "FAILOVER") //nolint:errcheck // a replica may refuse
 				return nil
 			}
 		}
@@ -188,7 +188,7 @@ func (g *group) breakMaster(random *rand.Rand, d time.Duration) error {
 	return nil
 }
 
-// part parts a master from those that follow it, from those that would replace it, or from both; its clients reach it all the time.
+// part cuts a master off from its replicas, from the Sentinels, or from both. Clients still reach the master.
 func (g *group) part(random *rand.Rand, s *server) error {
 	servers := slices.DeleteFunc(slices.Clone(g.servers), func(o *server) bool { return o == s })
 	what, others := "master parted from all servers", slices.Concat(servers, g.guards)
@@ -204,7 +204,7 @@ func (g *group) part(random *rand.Rand, s *server) error {
 	return part(s, others, 4*time.Second)
 }
 
-// slowKeys has the server look through many keys, three times: it answers nobody else meanwhile.
+// slowKeys runs KEYS over many keys, three times. The server answers no other client meanwhile.
 func slowKeys(s *server, _ time.Duration) error {
 	c, err := redis.Dial("tcp", s.addr, redis.DialReadTimeout(20*time.Second))
 	if err != nil {
@@ -218,19 +218,19 @@ func slowKeys(s *server, _ time.Duration) error {
 			for j := range each {
 				args = append(args, fmt.Sprint("other:", i*each+j), "")
 			}
-			c.Send("MSET", args...) //nolint:errcheck // Flush tells
+			c.Send("MSET", args...) //nolint:errcheck // Do fails, too
 		}
-		c.Do("") //nolint:errcheck // there are fewer, then
+		c.Do("") //nolint:errcheck // fewer keys will do
 	}
 	for range 3 {
-		c.Send("KEYS", "*") //nolint:errcheck // Do tells
+		c.Send("KEYS", "*") //nolint:errcheck // Do fails, too
 	}
-	c.Do("") //nolint:errcheck // the answer is nobody's concern
+	c.Do("") //nolint:errcheck // the keys themselves do not matter
 	return nil
 }
 
-// diskFull leaves the server no byte for its log: it ends by itself at the next change, without an
-// answer. With room again it starts from what it had answered.
+// diskFull leaves the server no room for its log. The server ends at the next change, without a
+// reply. With room again, it starts with every change that it acknowledged.
 func diskFull(s *server, d time.Duration) error {
 	free, err := fillDisk(s.dir)
 	if err != nil {
@@ -240,20 +240,20 @@ func diskFull(s *server, d time.Duration) error {
 	if err := free(); err != nil {
 		return err
 	}
-	s.kill() // nobody may have asked for a change
+	s.kill() // no change may have ended the server
 	return s.start()
 }
 
-// snapshotsFail has a directory stand where the server wants to save, until it has tried: it refuses
-// changes from then on (MISCONF), and goes on when it has saved again.
+// snapshotsFail puts a directory at the path of the server's dump. After its next save has failed, the
+// server refuses changes (MISCONF), until a save succeeds again.
 func snapshotsFail(s *server, d time.Duration) error {
 	at := filepath.Join(s.dir, "dump.rdb")
-	os.Remove(at) //nolint:errcheck // there may be none
+	os.Remove(at) //nolint:errcheck // there may be no dump
 	if err := os.MkdirAll(filepath.Join(at, "in the way"), 0o755); err != nil {
 		return err
 	}
 	status := func(want string) error {
-		s.do("BGSAVE") //nolint:errcheck // one may be on its way
+		s.do("BGSAVE") //nolint:errcheck // a save may be under way
 		info, err := redis.String(s.do("INFO", "persistence"))
 		if err == nil && !strings.Contains(info, "rdb_last_bgsave_status:"+want) {
 			err = fmt.Errorf("the last save is not %s", want)

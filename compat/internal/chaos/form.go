@@ -4,18 +4,18 @@ package main
 
 import "strings"
 
-// A form is how a lock of the table is taken.
+// A form is a way to take a lock of the table.
 type form int
 
 const (
-	one       form = iota // of one key
-	several               // of one key or two, in one transaction
-	inTurn                // of one key or two, one after the other: on a cluster, too, where they are on different servers
-	readWrite             // by many readers, or by one writer, who may become a reader
-	slotted               // by two, each in a slot: a semaphore
+	one       form = iota // one key
+	several               // one key or two, in one transaction
+	inTurn                // one key or two, one after the other, also on different servers of a cluster
+	readWrite             // many readers, or one writer, who may become a reader
+	slotted               // a semaphore: two clients, each in a slot
 )
 
-// formOf is the form of what is locked, and the lock of the table that it is made of.
+// formOf splits the name of a run's lock into its form and the name of its lock in the table.
 func formOf(lock string) (f form, name string) {
 	for f, before := range map[form]string{several: "several ", inTurn: "in turn ", slotted: "semaphore "} {
 		if name, ok := strings.CutPrefix(lock, before); ok {

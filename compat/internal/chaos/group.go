@@ -25,31 +25,31 @@ type binary struct{ path, version string }
 
 // The kinds of groups.
 const (
-	alone      = "aof"        // one server, each change on disk before it is answered
-	saved      = "rdb"        // one server, which is shut down and saves
-	unsaved    = "rdb-lossy"  // the same, but it is killed, and has forgotten what came after its last save
+	alone      = "aof"        // one server; each change is on disk before the reply
+	saved      = "rdb"        // one server, which saves before it ends
+	unsaved    = "rdb-lossy"  // one server, which is killed, and forgets the changes since its last save
 	five       = "redlock"    // five servers as alone's, of which two at a time are broken
 	sentinels  = "sentinel"   // a master, two replicas and three Sentinels
-	replicated = "replicated" // the same, with a lock that waits for both replicas
+	replicated = "replicated" // as sentinels, with a lock that waits for both replicas
 	clustered  = "cluster"    // three masters, each with a replica
 )
 
-// since is the first version that a group of a kind can be made of.
+// since has the first version of Redis for a kind of group.
 var since = map[string]string{sentinels: "2.8", replicated: "3.0", clustered: "3.0"}
 
-// A group is the servers that a run is about.
+// A group has the servers of a run.
 type group struct {
 	kind    string
 	lock    string
-	keys    []string // that are fought for
-	slots   bool     // those of a cluster are moved
+	keys    []string // of the locks
+	slots   bool     // slots of a cluster move
 	servers []*server
 	guards  []*server // the Sentinels
 	seen    *counts
 
 	mu     sync.Mutex
 	losses []history.Event
-	over   chan struct{} // closed: nobody looks for a new master any more
+	over   chan struct{} // closed to end looks
 	looks  sync.WaitGroup
 }
 
@@ -60,19 +60,19 @@ func (s span) has(at int64) bool { return s.from <= at && at <= s.to }
 
 func now() int64 { return time.Now().UnixNano() }
 
-// usedFor is how long after a server was made a master clients may still be told something by its predecessor: both
-// Sources trust a master for a second after they have asked who is, and it is noticed a little late.
+// usedFor is the time after a failover in which the old master may still answer clients: both Sources believe in a
+// master for a second after they asked for it, and look and ask notice a new master a little late.
 const usedFor = 1500 * time.Millisecond
 
-// followed reports that a failover replaces the masters of a kind, and that a Source follows it.
+// followed reports whether the kind of group has failovers, which a Source follows.
 func followed(kind string) bool { return kind == sentinels || kind == replicated || kind == clustered }
 
-// forgot notes that servers may have forgotten these keys: what was answered before the end of the span may be gone after
-// its beginning.
+// forgot records a possible loss of keys: a change acknowledged before the end of the span may be gone after its
+// beginning.
 func (g *group) forgot(s span, keys []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if form, _ := formOf(g.lock); form == inTurn && len(keys) > 0 { // a set is lost with one of its keys
+	if form, _ := formOf(g.lock); form == inTurn && len(keys) > 0 { // a lost key loses its whole set
 		keys = g.keys
 	}
 	for _, key := range keys {
@@ -80,7 +80,7 @@ func (g *group) forgot(s span, keys []string) {
 	}
 }
 
-// lost are all losses that were noted by now.
+// lost returns the recorded losses.
 func (g *group) lost() []history.Event {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -97,7 +97,7 @@ func newGroup(r run, seen *counts) (*group, error) {
 	return g, err
 }
 
-// add starts one more server.
+// add starts another server.
 func (g *group) add(r run, b binary, conf string, disk bool) error {
 	s, err := newServer(b, filepath.Join(r.Dir, fmt.Sprint("server-", len(g.servers))), conf, disk)
 	if s != nil {
@@ -110,7 +110,7 @@ func (g *group) start(r run) error {
 	first := r.Binaries[0]
 	switch g.kind {
 	case alone:
-		// Before, a reply could overtake the disk, and a torn end of the file was not mended.
+		// Before 4.0, a reply could overtake the disk, and a server did not repair a torn end of its log.
 		return g.add(r, first, aof, isolated() && !ability.Older(first.version, "4.0"))
 	case saved, unsaved:
 		return g.add(r, first, rdb, false)
@@ -142,7 +142,7 @@ func (g *group) start(r run) error {
 func (g *group) replicated(r run, b binary) error {
 	conf, n := aof, 3
 	if !ability.Older(b.version, "3.0") {
-		conf += "repl-diskless-sync-delay 0\n" // replicas are in sync again soon
+		conf += "repl-diskless-sync-delay 0\n" // replicas get in sync without a delay
 	}
 	if g.kind == clustered {
 		conf, n = conf+"cluster-enabled yes\ncluster-node-timeout 1000\ncluster-slave-validity-factor 0\n", 6
@@ -166,7 +166,7 @@ func (g *group) replicated(r run, b binary) error {
 	return g.guard(r.Binaries[0], r.Dir)
 }
 
-// keysOn are the keys that the i-th server has, as a master or as a replica.
+// keysOn returns the keys on the i-th server, a master or a replica.
 func (g *group) keysOn(i int) []string {
 	if g.kind != clustered || g.slots {
 		return g.keys
@@ -195,10 +195,10 @@ func (g *group) guard(b binary, dir string) error {
 	return realredis.Watched(g.addrs(), "chaos")
 }
 
-const slots = 16384 // of a cluster
+const slots = 16384 // the hash slots of a cluster
 
-// look notes when a replica becomes a master, whoever made it so: what its predecessor had not passed
-// on is gone then.
+// look watches one server, and records a loss when the replica becomes a master: the changes that its
+// predecessor had not replicated are gone then.
 func (g *group) look(s *server, was bool, keys []string) {
 	replica := now()
 	for {
@@ -222,8 +222,8 @@ func (g *group) look(s *server, was bool, keys []string) {
 	}
 }
 
-// ask notes when a Sentinel names another master. That may be one that was cut off, or stopped, while
-// others were masters, and that nobody has made a replica since: it has none of what they were told.
+// ask watches one Sentinel, and records a loss when the Sentinel names another master. The named server may
+// have been cut off or stopped while others were masters. It has none of their changes.
 func (g *group) ask(s *server) {
 	named, at := "", now()
 	for {
@@ -243,7 +243,7 @@ func (g *group) ask(s *server) {
 	}
 }
 
-// addrs are where clients begin.
+// addrs returns the addresses that clients begin with.
 func (g *group) addrs() []string {
 	servers := g.servers
 	if g.guards != nil {
@@ -256,7 +256,7 @@ func (g *group) addrs() []string {
 	return all
 }
 
-// masters are those that answer as such.
+// masters returns the servers that call themselves masters.
 func (g *group) masters() []*server {
 	if !followed(g.kind) {
 		return g.servers
@@ -270,10 +270,10 @@ func (g *group) masters() []*server {
 	return all
 }
 
-// heal ends what a fault may have left behind.
+// heal ends faults that outlast their do.
 func (g *group) heal() {
 	for _, s := range g.servers {
-		s.do("CONFIG", "SET", "maxmemory", "0") //nolint:errcheck // older ones have no such thing
+		s.do("CONFIG", "SET", "maxmemory", "0") //nolint:errcheck // the oldest servers lack this setting
 	}
 }
 
@@ -284,12 +284,12 @@ func (g *group) close() {
 	for _, s := range append(g.servers, g.guards...) {
 		s.kill()
 		if s.disk {
-			syscall.Unmount(s.dir, syscall.MNT_DETACH) //nolint:errcheck // it goes with the namespace
+			syscall.Unmount(s.dir, syscall.MNT_DETACH) //nolint:errcheck // the mount ends with the namespace
 		}
 	}
 }
 
-// left are the keys of the clients that stay for ever.
+// left returns the clients' keys without a TTL. With times, a timestamp on a key is no leftover.
 func (g *group) left(times bool) ([]string, error) {
 	var all []string
 	for _, s := range g.masters() {
@@ -298,7 +298,7 @@ func (g *group) left(times bool) ([]string, error) {
 			return nil, err
 		}
 		for _, key := range keys {
-			if strings.HasPrefix(key, "other:") || strings.Contains(key, ":fence") || times && !strings.Contains(key, ":") { // a timestamp stays until it is taken over
+			if strings.HasPrefix(key, "other:") || strings.Contains(key, ":fence") || times && !strings.Contains(key, ":") { // a timestamp stays until the next client takes it over
 				continue
 			}
 			if endless(s.do, key) {
@@ -309,8 +309,7 @@ func (g *group) left(times bool) ([]string, error) {
 	return all, nil
 }
 
-// endless reports that a key is there and has no TTL. Before 2.8 the answer to TTL is the same for a key that has just
-// gone.
+// endless reports whether a key exists and has no TTL. Before 2.8, TTL answers -1 for a missing key, too.
 func endless(do func(name string, args ...any) (any, error), key string) bool {
 	ttl, err := redis.Int(do("TTL", key))
 	if err != nil || ttl != -1 {
@@ -320,5 +319,5 @@ func endless(do func(name string, args ...any) (any, error), key string) bool {
 	return err == nil && there
 }
 
-// pick is some of n, in any order.
+// pick draws n of the numbers below of, in random order.
 func pick(random *rand.Rand, n, of int) []int { return random.Perm(of)[:n] }

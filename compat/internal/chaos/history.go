@@ -13,16 +13,16 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/history"
 )
 
-// What a client's history has beside the events of its holds. Moments are nanoseconds of the machine's clock, which all
-// processes share.
+// A client's diary has these events beside those of its holds. Moments are nanoseconds of the machine's clock, which
+// all processes share.
 const (
 	waited history.Op = "wait"  // a call of Lock for Key, from Asked on, has returned
-	wrong  history.Op = "wrong" // Text, which nothing explains
+	wrong  history.Op = "wrong" // no fault explains Text
 	bye    history.Op = "bye"   // the client has ended well
 )
 
-// A diary is a client's history on disk. A line is written before the client goes on: a client that
-// is killed has told everything that it believed.
+// A diary is a client's history on disk. A client writes a line before it goes on, so a kill hides none of
+// its beliefs.
 type diary struct {
 	mu     sync.Mutex
 	f      *os.File
@@ -34,10 +34,10 @@ func (d *diary) write(e history.Event) {
 	defer d.mu.Unlock()
 	e.By, e.At = fmt.Sprint(d.client), cmp.Or(e.At, now())
 	b, _ := json.Marshal(e)
-	d.f.Write(append(b, '\n')) //nolint:errcheck // seen when it is read: "bye" is missing
+	d.f.Write(append(b, '\n')) //nolint:errcheck // the judge misses "bye"
 }
 
-// read returns what was written down; the last line may be torn.
+// read returns the events of a diary. A kill may have torn the last line.
 func read(file string) ([]history.Event, error) {
 	f, err := os.Open(file)
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/history"
 )
 
-// A verdict is what came of a run.
+// A verdict is the result of a run.
 type verdict struct {
 	Sections int
-	Lost     int // told by their contexts
+	Lost     int // sections that their contexts ended
 	Crashed  int
 	Counts   map[string]int
 	Excused  map[string]int // the number of excused violations of each kind
@@ -35,7 +35,6 @@ func (v *verdict) broken(format string, args ...any) {
 
 const columns = "%-26s %-10s %-7s %8v %6v %8v %7v %7v  %-13s  %s\n"
 
-// heading stands above the rows.
 var heading = fmt.Sprintf(columns, "lock", "servers", "version", "sections", "lost", "crashed", "faults", "broken", "porcupine", "worst wait for a key (fair share; turns of others meanwhile, of its own process; turns that stay in a process)")
 
 func (v verdict) row(r run) string {
@@ -49,12 +48,12 @@ func (v verdict) row(r run) string {
 	}
 	row := fmt.Sprintf(columns, r.Lock, r.Kind, r.Version, v.Sections, v.Lost, v.Crashed, faults, len(v.Broken), v.Checked, worst)
 	if n := v.Counts["failover"] + v.Counts["server killed, unsaved"]; n > 0 {
-		row += fmt.Sprintf("    apart: %d failovers or kills that may forget; what they explain:%s\n", n, listed(v.Excused))
+		row += fmt.Sprintf("    excused by %d failovers or kills that may forget:%s\n", n, listed(v.Excused))
 	}
 	return row
 }
 
-// listed are counts in the order of their names.
+// listed formats counts in the order of their names.
 func listed(n map[string]int) string {
 	text := ""
 	for _, what := range slices.Sorted(maps.Keys(n)) {
@@ -66,8 +65,8 @@ func listed(n map[string]int) string {
 	return strings.TrimSuffix(text, ",")
 }
 
-// judge reads the histories. What servers may have forgotten explains some of what it finds: that is counted apart.
-// left are the keys that nothing ends; brought says that the server may have brought them back.
+// judge reads the diaries and judges them. A violation that a server's own loss may explain is counted as excused.
+// left are the keys without a TTL; with brought, a restart of the server may have brought them back.
 func (v *verdict) judge(r run, clients []*process, losses []history.Event, left []string, brought bool) error {
 	form, _ := formOf(r.Lock)
 	j := history.Judge{Fenced: r.Kind != five && form != inTurn, Margin: 500 * time.Millisecond, Prompt: followed(r.Kind)}
@@ -108,7 +107,7 @@ func (v *verdict) judge(r run, clients []*process, losses []history.Event, left 
 		}
 		byKey[key] = all
 		v.Sections += len(all)
-		if form == slotted { // chance decides among all who wait for a slot
+		if form == slotted { // chance decides which waiter gets a slot
 			calls[key] = nil
 		}
 		v.Waits = append(v.Waits, v.starved(r, key, calls[key], all, clients))
@@ -117,7 +116,7 @@ func (v *verdict) judge(r run, clients []*process, losses []history.Event, left 
 	return nil
 }
 
-// read returns what the clients have written down, and their calls of Lock, by key.
+// read returns the events of all diaries, and the calls of Lock by key.
 func (v *verdict) read(clients []*process) (events []history.Event, calls map[string][]wait, err error) {
 	calls = map[string][]wait{}
 	for i, p := range clients {
@@ -125,7 +124,7 @@ func (v *verdict) read(clients []*process) (events []history.Event, calls map[st
 		if err != nil {
 			return nil, nil, err
 		}
-		said := false
+		ended := false
 		for _, e := range lines {
 			switch e.Op {
 			case waited:
@@ -133,12 +132,12 @@ func (v *verdict) read(clients []*process) (events []history.Event, calls map[st
 			case wrong:
 				v.broken("client %d: %s", i, e.Text)
 			case bye:
-				said = true
+				ended = true
 			default:
 				events = append(events, e)
 			}
 		}
-		if !said {
+		if !ended {
 			v.broken("client %d did not end well", i)
 		}
 		for _, c := range p.crashes {
@@ -148,7 +147,7 @@ func (v *verdict) read(clients []*process) (events []history.Event, calls map[st
 	return events, calls, nil
 }
 
-// An input of the model: a client gets the lock, or has given it up.
+// An input of the model is the beginning of a hold, or its end.
 type input struct {
 	get bool
 	*history.Hold
@@ -158,18 +157,19 @@ type input struct {
 type held struct {
 	alone   bool
 	readers int
-	fence   int64 // the last
+	fence   int64 // the newest
 }
 
-// model is a lease lock: it goes to one client at a time, or to readers together, with growing fences, and is free when
-// they have stopped to believe in it. A client stops after it got the lock: the model need not know who has it.
+// model describes a lease lock. One client at a time holds the lock, or several readers do, with growing fences. The
+// lock is free when no client believes in it. The end of a hold comes after its beginning, so the model need not know
+// the holder.
 var model = porcupine.Model{
 	Init: func() any { return held{} },
 	Step: func(state, in, _ any) (bool, any) {
 		s, i := state.(held), in.(input)
 		ok := true
 		if i.get {
-			fenced := i.Fence > s.fence || i.Fence == 0 // a history.Judge looks for those without one
+			fenced := i.Fence > s.fence || i.Fence == 0 // history.Judge finds missing fences
 			ok = !s.alone && fenced && (i.Shared || s.readers == 0)
 			s.fence = i.Fence
 		}
@@ -193,10 +193,10 @@ var model = porcupine.Model{
 	DescribeState: func(state any) string { return fmt.Sprintf("%+v", state) },
 }
 
-// check has porcupine look for an order in which each client had the lock alone: it got it between
-// its call and the return, and had stopped by its end. Windows of a few hundred sections each
-// are looked at by themselves, and so is what lies between two losses, without those who had it
-// during one. A semaphore's slots are locks of their own.
+// check asks porcupine for an order in which each client held the lock alone. A hold begins between the
+// call and its return, and ends between the end of the belief and the return of the release. porcupine
+// judges windows of a few hundred sections, without the holds that a loss may have touched. Each slot
+// of a semaphore is a lock of its own.
 func (v *verdict) check(r run, byKey map[string][]*history.Hold, j *history.Judge) {
 	const window = 400
 	v.Checked = "linearizable"
@@ -231,23 +231,23 @@ func (v *verdict) check(r run, byKey map[string][]*history.Hold, j *history.Judg
 	}
 }
 
-// bySlot are the holds by key, and those of a semaphore by slot.
+// bySlot groups the holds by key, and the holds of a semaphore by key and slot.
 func bySlot(byKey map[string][]*history.Hold) map[string][]*history.Hold {
-	apart := map[string][]*history.Hold{}
+	grouped := map[string][]*history.Hold{}
 	for key, all := range byKey {
 		for _, h := range all {
 			name := key
 			if h.Slot > 0 {
 				name = fmt.Sprintf("%s-%d", key, h.Slot)
 			}
-			apart[name] = append(apart[name], h)
+			grouped[name] = append(grouped[name], h)
 		}
 	}
-	return apart
+	return grouped
 }
 
-// pieces are the holds between losses, no more than so many together. The holds that a loss may have
-// touched are in none.
+// pieces splits the holds at losses, into at most most holds each. No piece contains a hold that a loss
+// may have touched.
 func pieces(all []*history.Hold, j *history.Judge, most int) (pieces [][]*history.Hold) {
 	var piece []*history.Hold
 	for i, h := range all {

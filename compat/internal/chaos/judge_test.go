@@ -17,10 +17,10 @@ import (
 	"github.com/setnxlock/setnxlock/internal/must"
 )
 
-// at is a moment, ms after the beginning.
+// at returns the moment ms milliseconds after the beginning.
 func at(ms int) int64 { return int64(time.Hour) + int64(ms)*int64(time.Millisecond) }
 
-// section are the lines of a client that had the key from got to end.
+// section returns the diary of a client with a hold from got to end.
 func section(id string, asked, got, end int, fence int64) []history.Event {
 	return []history.Event{
 		{Op: waited, Key: "k", Asked: at(asked), At: at(got)},
@@ -30,7 +30,7 @@ func section(id string, asked, got, end int, fence int64) []history.Event {
 	}
 }
 
-// judged is the verdict on what each client has written.
+// judged writes the diaries, and returns the verdict on them.
 func judged(t *testing.T, kind string, losses []span, left string, diaries ...[]history.Event) verdict {
 	t.Helper()
 	var clients []*process
@@ -48,15 +48,15 @@ func judged(t *testing.T, kind string, losses []span, left string, diaries ...[]
 	for _, s := range losses {
 		g.forgot(s, g.keys[:1])
 	}
-	g.forgot(span{at(0), at(1 << 30)}, g.keys[1:]) // which explains nothing
+	g.forgot(span{at(0), at(1 << 30)}, g.keys[1:]) // excuses nothing on k
 	var v verdict
 	r := run{Kind: kind, For: time.Minute, Clients: len(diaries), Goroutines: 1, Dir: t.TempDir()}
 	must.Do(t, v.judge(r, clients, g.lost(), strings.Fields(left), false))
 	return v
 }
 
-// What clients have written is judged, by porcupine too; what a loss explains is counted apart. Package history has the
-// rules, and a history for each.
+// Package history and porcupine judge diaries, and a loss excuses violations. The tests of package history prove the
+// single rules.
 func TestJudge(t *testing.T) {
 	a, b := section("a", 0, 1, 100, 1), section("b", 0, 101, 200, 2)
 	early := section("b", 60, 61, 200, 2)
@@ -70,17 +70,17 @@ func TestJudge(t *testing.T) {
 		return s
 	}
 	for _, c := range []struct {
-		name   string
-		kind   string
-		a, b   []history.Event
-		losses []span
-		left   string
-		broken string // "": nothing
-		apart  history.Kind
+		name    string
+		kind    string
+		a, b    []history.Event
+		losses  []span
+		left    string
+		broken  string // "": the lock is not broken
+		excused history.Kind
 	}{
 		{name: "one after the other", a: a, b: b},
 		{name: "two at once", a: a, b: early, broken: "b got it"},
-		{name: "two at once, after a loss", a: a, b: early, losses: []span{{at(30), at(40)}}, apart: history.Exclusion},
+		{name: "two at once, after a loss", a: a, b: early, losses: []span{{at(30), at(40)}}, excused: history.Exclusion},
 		{name: "two at once, in a quorum", kind: five, a: a, b: early, broken: "b got it"},
 		{name: "two readers at once", a: other, b: reader},
 		{name: "two of a semaphore of two", a: slot(1, section("a", 0, 1, 100, 1)), b: slot(2, section("b", 0, 50, 200, 1))},
@@ -90,7 +90,7 @@ func TestJudge(t *testing.T) {
 		{name: "lost, and nobody took it", a: a, b: lost, broken: "b was told that it had lost it"},
 		{name: "killed", a: a[:2], b: section("b", 0, 3002, 3010, 2)},
 		{name: "killed, and taken too early", a: a[:2], b: b, broken: "b got it"},
-		{name: "a key is left", a: a, b: b, left: "k", apart: history.Leak},
+		{name: "a key is left", a: a, b: b, left: "k", excused: history.Leak},
 		{name: "what a client says", a: []history.Event{{Op: wrong, Text: "nobody gave it up"}}, broken: "nobody gave it up"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -98,8 +98,8 @@ func TestJudge(t *testing.T) {
 			if got := strings.Join(v.Broken, "; "); (c.broken == "") != (got == "") || !strings.Contains(got, c.broken) {
 				t.Errorf("broken: %q, want %q", got, c.broken)
 			}
-			if c.apart != "" && v.Excused[string(c.apart)] == 0 || c.apart == "" && len(v.Excused) > 0 {
-				t.Errorf("apart: %v, want %q", v.Excused, c.apart)
+			if c.excused != "" && v.Excused[string(c.excused)] == 0 || c.excused == "" && len(v.Excused) > 0 {
+				t.Errorf("excused: %v, want %q", v.Excused, c.excused)
 			}
 			if overlap := strings.Contains(c.broken, "got it"); c.losses == nil && (v.Checked == "linearizable") == overlap {
 				t.Errorf("porcupine: %s", v.Checked)
@@ -108,7 +108,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A call that is passed over is found; what others had while its process stood still does not count.
+// A call starves if others are served too often. Turns of others count only while the caller's process could compete.
 func TestStarved(t *testing.T) {
 	var served []history.Event
 	for i := range 200 {
@@ -147,14 +147,14 @@ func TestStarved(t *testing.T) {
 	}
 }
 
-// What is given to porcupine together has no loss in between, and nobody whom one may have touched.
+// No piece for porcupine spans a loss, or contains a hold that a loss may have touched.
 func TestPieces(t *testing.T) {
 	var all []*history.Hold
 	for i := range 10 {
 		from := i * 100
 		all = append(all, &history.Hold{Key: "k", Asked: at(from), Got: at(from + 1), Until: at(from + 50), Gone: at(from + 51)})
 	}
-	all[9].Gone = history.Never // killed
+	all[9].Gone = history.Never // the client was killed
 	lengths := func(losses ...span) (n []int) {
 		var j history.Judge
 		for _, l := range losses {
@@ -180,7 +180,7 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// A key that has gone is not one that nothing ends, though an old server answers both with -1.
+// A missing key is not endless, although an old server answers TTL with -1 for both.
 func TestEndless(t *testing.T) {
 	for _, version := range []string{"2.4", "2.6", "2.8"} {
 		c := oldredis.Run(t, version).Dial()

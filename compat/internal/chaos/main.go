@@ -1,19 +1,19 @@
 //go:build linux
 
-// Chaos runs clients in processes of their own against real servers that it starts, breaks the
-// servers, the clients and everything between them, and has the history of what the clients
-// believed judged: by a checker that is not ours (porcupine), and by the simulation's judge (history).
+// Chaos starts real servers, runs clients in processes of their own, and breaks the servers, the
+// clients and the network between them. Then an independent checker (porcupine) and the simulation's
+// judge (history) judge the history of the clients' beliefs.
 //
 //	go run ./compat/internal/chaos -for 2m                    every lock on redis-server, and one on each kind of group
-//	go run ./compat/internal/chaos -for 10m -lock tx:renamed  one of them
-//	go run ./compat/internal/chaos -lock getset:classic       one that is known to break: it is found broken
-//	go run ./compat/internal/chaos -kind cluster -seed 7      on one kind; the same runs, the same chances
+//	go run ./compat/internal/chaos -for 10m -lock tx:renamed  one lock
+//	go run ./compat/internal/chaos -lock getset:classic       a lock that is known to break: chaos finds it broken
+//	go run ./compat/internal/chaos -kind cluster -seed 7      one kind of group; the same runs with the same chances
 //	SETNXLOCK_TEST_BINARIES=/opt/2.4/redis-server:… go run ./compat/internal/chaos
 //
-// It writes one line a lock and group of servers, and, if something is broken, the history and
-// porcupine's picture of it into -out. What a server or a failover may lose by its nature stands below
-// that line, apart. Status: 0, or 1 if anything is broken. The seed decides what is done and when; what
-// comes of it is the scheduler's as well.
+// Chaos prints one line for each lock and group of servers. For a broken lock, it writes the history and
+// porcupine's picture into -out. Violations that the loss of a server or a failover may explain stand
+// below that line. The status is 1 if anything is broken, else 0. The seed decides the faults and their
+// moments; their effects also depend on the scheduler.
 package main
 
 import (
@@ -39,7 +39,7 @@ type run struct {
 	Lock string
 	Kind string // of the group of servers
 
-	Binaries []binary // of the servers; the first is that of all but five's
+	Binaries []binary // of the servers; only a group of kind five, or a mixed one, uses others than the first
 	Version  string   // of the first
 
 	For        time.Duration
@@ -47,9 +47,9 @@ type run struct {
 	Goroutines int
 	Keys       int
 	Seed       uint64
-	Calm       bool // nothing is broken
-	Slots      bool // slots of a cluster are moved
-	Mixed      bool // replicas are of the oldest version that there is
+	Calm       bool // no faults
+	Slots      bool // slots of a cluster move
+	Mixed      bool // replicas are of the oldest version, and masters of the newest
 	Dir        string
 }
 
@@ -58,7 +58,7 @@ func main() {
 		client(os.Args[2])
 		return
 	}
-	var each run // as the flags have it
+	var each run // the settings of all runs
 	total := flag.Duration("for", 2*time.Minute, "how long, all locks and servers together")
 	only := flag.String("lock", "", "these locks alone, separated by commas")
 	flag.IntVar(&each.Clients, "clients", 12, "processes")
@@ -93,7 +93,7 @@ func main() {
 	}
 }
 
-// all runs them, so many at once, and prints what came of each.
+// all executes runs, atOnce of them at the same time, and prints the verdict on each.
 func all(runs []run, length time.Duration, atOnce int) (broken bool) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -133,10 +133,10 @@ func all(runs []run, length time.Duration, atOnce int) (broken bool) {
 	return broken
 }
 
-// kinds are all, in the order of plan.
+// kinds has the kinds of groups in the order of plan.
 var kinds = []string{alone, saved, unsaved, five, sentinels, replicated, clustered}
 
-// binaries are those of redis-server that there are, with their versions.
+// binaries returns the servers of SETNXLOCK_TEST_BINARIES, or redis-server, with their versions.
 func binaries() (all []binary, err error) {
 	for _, path := range filepath.SplitList(cmp.Or(os.Getenv("SETNXLOCK_TEST_BINARIES"), "redis-server")) {
 		v, err := versionOf(path)
@@ -150,17 +150,17 @@ func binaries() (all []binary, err error) {
 
 // A planner makes the runs.
 type planner struct {
-	each     run      // what all have in common
-	only     []string // the locks that were named; none: all
+	each     run      // the settings of all runs
+	only     []string // the locks that the user named; nil: all
 	kinds    []string
 	binaries []binary
 	newest   binary
-	turn     int // whose it is: by the seed
+	turn     int // the seed's choice among versions, kinds and locks
 	runs     []run
 }
 
-// plan is every safe lock, or each that is named, on one server, of one of the versions that there are, in turn, which
-// writes a log or saves, in turn; and one lock, in turn, on each other kind of servers. The seed says whose turn it is.
+// plan returns the runs: every safe lock, or every named one, on one server, and one lock on each other kind of
+// group. The seed chooses the version of the server, its kind, and the lock of a group.
 func plan(each run, only, kind string) ([]run, error) {
 	p := planner{each: each, kinds: kinds, turn: int(each.Seed % 1000)}
 	if only != "" {
@@ -189,7 +189,7 @@ func plan(each run, only, kind string) ([]run, error) {
 	for i, name := range sets {
 		l, _ := locks.Get(name)
 		p.formed(i == p.turn%len(sets), "several "+name, alone, l.Since)
-		p.formed(false, "in turn "+name, clustered, "3.0") // when it is named: see -slots
+		p.formed(false, "in turn "+name, clustered, "3.0") // only if named: for -slots
 	}
 	p.groups(names)
 	if len(p.runs) == 0 {
@@ -205,14 +205,14 @@ func (p *planner) add(lock, kind string, on ...binary) {
 	p.runs = append(p.runs, r)
 }
 
-// alone are the locks on one server, which are returned.
+// alone plans every lock on one server, and returns the names of the locks.
 func (p *planner) alone() (names []string) {
 	for n, l := range locks.All() {
 		named := slices.Contains(p.only, l.Name)
 		if l.New == nil || l.Shared || l.Family() == "rw" || p.only != nil && !named {
 			continue
 		}
-		if (l.Flaw != "" || l.Instead != "") && !named { // named, they show what is found
+		if (l.Flaw != "" || l.Instead != "") && !named { // a named flawed lock shows that chaos finds the flaw
 			continue
 		}
 		on := slices.DeleteFunc(slices.Clone(p.binaries), func(b binary) bool { return !works(l, b.version) })
@@ -228,7 +228,7 @@ func (p *planner) alone() (names []string) {
 	return names
 }
 
-// formed is a lock that is taken in a form of its own: drawn, or named.
+// formed plans a lock in a form of its own, if the seed drew it or the user named it.
 func (p *planner) formed(drawn bool, name, kind, needs string) {
 	switch {
 	case !slices.Contains(p.kinds, kind), p.only == nil && !drawn, p.only != nil && !slices.Contains(p.only, name):
@@ -239,7 +239,7 @@ func (p *planner) formed(drawn bool, name, kind, needs string) {
 	}
 }
 
-// groups are a lock on each kind of several servers.
+// groups plans one lock on each kind of group but those of alone.
 func (p *planner) groups(names []string) {
 	for _, k := range kinds[2:] {
 		if !slices.Contains(p.kinds, k) || len(names) == 0 {
@@ -247,7 +247,7 @@ func (p *planner) groups(names []string) {
 		}
 		suitable := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 			l, _ := locks.Get(name)
-			// SORT has no GET in a cluster
+			// SORT has no GET in a cluster.
 			return !works(l, p.newest.version) || k == clustered && strings.Contains(l.Name, "list")
 		})
 		if ability.Older(p.newest.version, cmp.Or(since[k], "0")) || len(suitable) == 0 {

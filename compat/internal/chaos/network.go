@@ -14,19 +14,18 @@ import (
 	"time"
 )
 
-// inside is set in the environment of a program that runs in namespaces of its own.
+// inside is an environment variable, set in namespaces of our own.
 const inside = "SETNXLOCK_CHAOS_NAMESPACES"
 
-// prepare makes a network namespace one in which rules come before its own addresses.
+// prepare lets routing rules of a network namespace come before its own addresses.
 const prepare = "ip link set lo up && ip rule add pref 100 lookup local && ip rule del pref 0"
 
-// try does what runs do in these namespaces.
+// try tests the commands that runs need in these namespaces.
 const try = "ip rule add pref 10 from 127.1.0.1 to 127.1.0.2 blackhole && mount -t tmpfs none /tmp"
 
-// isolate has this program begin anew in a network and a mount namespace of its own, where the machine lets us, as root
-// or in a user namespace: there each server has an address, what one sends to another can be taken away, and a disk can
-// be filled. Nothing of it is left when the program ends. It returns in these namespaces, or with the reason why there
-// are none.
+// isolate restarts this program in a network and a mount namespace of its own, as root or in a user namespace. There
+// each server has its own address, rules can cut servers off from each other, and a disk can be filled. The namespaces
+// end with the program. isolate returns nil inside them, or the machine's reason to refuse them.
 func isolate() error {
 	if isolated() {
 		return nil
@@ -56,7 +55,7 @@ func isolated() bool { return os.Getenv(inside) != "" }
 
 var hosts atomic.Int64
 
-// newHost is the address of the next server: its own, where that is of use.
+// newHost returns the address of the next server. In our own namespaces, each server gets its own address.
 func newHost() string {
 	if !isolated() {
 		return "127.0.0.1"
@@ -65,7 +64,7 @@ func newHost() string {
 	return fmt.Sprintf("127.1.%d.%d", n/250, n%250+1)
 }
 
-// part takes away what s and others send to each other, for d. Their clients reach all of them.
+// part cuts s off from others for d. Clients still reach all of them.
 func part(s *server, others []*server, d time.Duration) error {
 	err := s.rules("add", others)
 	time.Sleep(d)

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// A proxy is the network between one client and the server. What it does to a piece of a request
-// or of a reply is decided by chance.
+// A proxy is the network between one client and one server. Chance decides the hitch of each piece of a
+// request or a reply.
 type proxy struct {
 	to     string
 	l      net.Listener
 	counts *counts
 
-	cut    atomic.Bool // nothing passes: a partition
+	cut    atomic.Bool // a partition: no piece passes
 	calm   atomic.Bool
 	mu     sync.Mutex
 	random *rand.Rand
@@ -26,7 +26,7 @@ type proxy struct {
 	under  sync.WaitGroup // connections
 }
 
-// counts are how often what happened.
+// counts counts faults and hitches by their names.
 type counts struct {
 	mu sync.Mutex
 	n  map[string]int
@@ -93,7 +93,7 @@ func (p *proxy) forget(c net.Conn) {
 	delete(p.conns, c)
 }
 
-// A hitch is what is done to a piece.
+// A hitch is a fault of the network for one piece.
 type hitch int
 
 const (
@@ -102,7 +102,7 @@ const (
 	torn
 	swallowed
 	delayed // for less than a lease
-	late    // its sender is told that the connection is gone; it arrives nevertheless
+	late    // the client's connection breaks, and the piece arrives nevertheless
 )
 
 func (h hitch) String() string {
@@ -149,8 +149,8 @@ func (p *proxy) pass(client net.Conn) {
 	<-gone
 }
 
-// pump passes on pieces, until one end is gone, or a hitch ends it. Once a piece is lost nothing behind it arrives: TCP
-// brings bytes in their order or not at all, and a client that got the next reply would take it for the one that is lost.
+// pump forwards pieces until one end is gone, or a hitch ends the connection. After a lost piece no other piece
+// arrives: TCP brings bytes in their order or not at all. A client would take the next reply for the lost one.
 func (p *proxy) pump(from, to net.Conn, which string) {
 	buf := make([]byte, 64<<10)
 	silent := false
@@ -162,7 +162,7 @@ func (p *proxy) pump(from, to net.Conn, which string) {
 		if silent {
 			continue
 		}
-		if p.cut.Load() { // a partition: what was sent is gone, and nobody says so
+		if p.cut.Load() { // a partition loses the piece without an error
 			p.counts.add("partitioned")
 			silent = true
 			continue
@@ -182,9 +182,9 @@ func (p *proxy) pump(from, to net.Conn, which string) {
 			silent = true
 			continue
 		case torn:
-			to.Write(b[:int(part*float64(n))]) //nolint:errcheck // it is over
+			to.Write(b[:int(part*float64(n))]) //nolint:errcheck // the connection ends anyway
 			return
-		case late: // it keeps its connection to the server
+		case late: // the connection to the server stays open for the piece
 			from.Close()
 			time.Sleep(2 * d)
 			to.Write(b) //nolint:errcheck // the server may be gone

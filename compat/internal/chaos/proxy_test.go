@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// After a piece that is lost nothing more arrives over a connection: what came behind it would be taken for it.
+// After a lost piece nothing more arrives over a connection: the client would take the next reply for the lost one.
 func TestNothingArrivesBehindAHole(t *testing.T) {
 	p := &proxy{counts: &counts{n: map[string]int{}}, random: rand.New(rand.NewPCG(1, 1))}
 	p.calm.Store(true)
@@ -31,10 +31,10 @@ func TestNothingArrivesBehindAHole(t *testing.T) {
 	}()
 	for i, piece := range []string{"one", "two", "three"} {
 		p.cut.Store(i == 1)
-		if _, err := sender.Write([]byte(piece)); err != nil { // returns when it was read
+		if _, err := sender.Write([]byte(piece)); err != nil { // returns when the pump has read it
 			t.Fatal(err)
 		}
-		if _, err := sender.Write(nil); err != nil { // its fate is sealed when the pump reads again
+		if _, err := sender.Write(nil); err != nil { // the pump reads again: it is done with the piece
 			t.Fatal(err)
 		}
 	}

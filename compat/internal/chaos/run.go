@@ -21,7 +21,7 @@ import (
 	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
-// A process is one client's: it is killed and started again.
+// A process runs one client, and starts it again after a kill.
 type process struct {
 	ways  []*proxy // to each server
 	diary string
@@ -30,8 +30,8 @@ type process struct {
 	mu  sync.Mutex
 	cmd *exec.Cmd
 
-	crashes []span // it was killed in each
-	aways   []span // it could not compete
+	crashes []span // a kill happened within each
+	aways   []span // the client could not compete
 }
 
 func (p *process) run() error {
@@ -42,13 +42,13 @@ func (p *process) run() error {
 	return err
 }
 
-// away notes that it stands still, or is cut off, for d from now on.
+// away records that the client is stopped, or cut off, for d from now on.
 func (p *process) away(d time.Duration) { p.aways = append(p.aways, span{now(), now() + int64(d)}) }
 
 func (p *process) signal(s syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.cmd.Process.Signal(s) //nolint:errcheck // it may have ended
+	p.cmd.Process.Signal(s) //nolint:errcheck // the process may have ended
 }
 
 // run starts the servers and the clients, breaks things for the given time, and judges.
@@ -66,7 +66,7 @@ func (r run) run(ctx context.Context) (v verdict, err error) {
 	var clients []*process
 	defer func() {
 		for _, p := range clients {
-			p.signal(syscall.SIGKILL) // for those that an error leaves
+			p.signal(syscall.SIGKILL) // after an error, clients may still run
 			for _, way := range p.ways {
 				way.close()
 			}
@@ -92,13 +92,13 @@ func (r run) run(ctx context.Context) (v verdict, err error) {
 	if err != nil {
 		return v, err
 	}
-	// A save has a key that was about to get its TTL. Before 2.6.14 a rewrite of the AOF drops the TTL of a key that has
-	// ended and that the server has not removed yet: after a restart nothing ends it.
+	// Before 2.6.14, a rewrite of the AOF drops the TTL of a key that has expired but still exists: after a restart the
+	// key never expires.
 	brought := r.Kind == alone && ability.Older(g.servers[0].version, "2.6.14")
 	return v, v.judge(r, clients, g.lost(), left, brought)
 }
 
-// client starts the i-th client, with a way of its own to each server.
+// client starts the i-th client, with its own proxy to each server.
 func (r run) client(g *group, i int, until time.Time) (*process, error) {
 	o := order{Client: i, Kind: r.Kind, Mixed: r.Mixed, Addrs: g.addrs(), Ways: map[string]string{},
 		Goroutines: r.Goroutines, Keys: r.keys(), Seed: r.Seed, Until: until, Diary: filepath.Join(r.Dir, fmt.Sprintf("client-%d.jsonl", i))}
@@ -127,7 +127,8 @@ func (r run) client(g *group, i int, until time.Time) (*process, error) {
 	return p, p.run()
 }
 
-// ends waits for a client, which was asked to end, for so long at most, and for what comes late of it.
+// ends waits for the end of a client, and then for its late requests. After within, or 90 s if longer, the client has
+// failed to end.
 func (p *process) ends(within time.Duration) error {
 	defer func() {
 		for _, way := range p.ways {
@@ -145,11 +146,11 @@ func (p *process) ends(within time.Duration) error {
 	}
 }
 
-// breakThings breaks clients, servers and what is between them until shortly before the end, and mends them.
+// breakThings breaks clients, servers and the network until shortly before the end, and then heals them.
 func (r run) breakThings(ctx context.Context, g *group, clients []*process, until time.Time) error {
 	const calm = 1500 * time.Millisecond
 	random := rand.New(rand.NewPCG(r.Seed, 1))
-	var last sync.WaitGroup // what ends a fault by itself
+	var last sync.WaitGroup // goroutines that end a fault
 	for ctx.Err() == nil {
 		wait := time.Duration(200+random.IntN(1800)) * time.Millisecond
 		if time.Until(until) < wait+calm {
@@ -178,7 +179,7 @@ func (r run) breakThings(ctx context.Context, g *group, clients []*process, unti
 	return nil
 }
 
-// disturb does one thing to a client, or to the servers. later does what ends it.
+// disturb runs one fault on a client, or on the servers. later calls a function that ends the fault, after a delay.
 func (g *group) disturb(p *process, random *rand.Rand, d time.Duration, later func(time.Duration, func())) error {
 	switch random.IntN(10) {
 	case 0, 1:
@@ -196,7 +197,7 @@ func (g *group) disturb(p *process, random *rand.Rand, d time.Duration, later fu
 	case 3:
 		g.seen.add("client partitioned")
 		p.away(d)
-		for i, way := range p.ways { // from all servers, or some
+		for i, way := range p.ways { // to all servers, or to some
 			if i == 0 || random.IntN(2) == 0 {
 				way.cut.Store(true)
 				later(d, func() { way.cut.Store(false) })
@@ -213,7 +214,7 @@ func (g *group) disturb(p *process, random *rand.Rand, d time.Duration, later fu
 	return nil
 }
 
-// keys are those that are fought for.
+// keys returns the keys of a run.
 func (r run) keys() []string {
 	var keys []string
 	for i := range r.Keys {
@@ -222,14 +223,14 @@ func (r run) keys() []string {
 	return keys
 }
 
-// left are the keys without a TTL in the end; one that gets it, or goes, within a few seconds is not
-// among them.
+// left returns the keys without a TTL at the end of a run. A key has a few seconds to get a TTL, or to
+// go.
 func (r run) left(g *group) (left []string, err error) {
 	times := false
 	for _, s := range g.servers {
 		times = times || strings.Contains(r.lockFor(s.version), "getset")
 	}
-	realredis.Within(longest+2*time.Second, "no key is left", func() error { //nolint:errcheck // left says it
+	realredis.Within(longest+2*time.Second, "no key is left", func() error { //nolint:errcheck // left has the keys
 		if left, err = g.left(times); err == nil && len(left) > 0 {
 			return errors.New("keys are left")
 		}
@@ -238,8 +239,8 @@ func (r run) left(g *group) (left []string, err error) {
 	return left, err
 }
 
-// lockFor is the lock on a server of a version: the run's, or, in a group of servers of all ages, one
-// that suits it.
+// lockFor returns the lock for a server of a version. In a group of mixed versions, a server too old for
+// the run's lock gets another one.
 func (r run) lockFor(version string) string {
 	_, name := formOf(r.Lock)
 	switch l, _ := locks.Get(name); {

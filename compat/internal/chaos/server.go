@@ -22,14 +22,14 @@ import (
 	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
-// A server is a redis-server of our own.
+// A server is a redis-server process.
 type server struct {
 	binary, version string
-	dir             string // where it keeps its data
-	conf            string // the file
+	dir             string // of the data
+	conf            string // the path of the configuration
 	flags           []string
 	addr            string
-	disk            bool // dir is one, which can be filled
+	disk            bool // dir is a disk of its own, for fillDisk
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
@@ -38,7 +38,7 @@ type server struct {
 
 var versionNumber = regexp.MustCompile(`\d+\.\d+\.\d+`)
 
-// versionOf asks a binary.
+// versionOf asks a binary for its version.
 func versionOf(binary string) (string, error) {
 	for _, flag := range []string{"--version", "-v"} {
 		out, _ := exec.Command(binary, flag).CombinedOutput()
@@ -46,7 +46,7 @@ func versionOf(binary string) (string, error) {
 			return v, nil
 		}
 	}
-	if v := versionNumber.FindString(filepath.Base(binary)); v != "" { // the oldest start when they are asked
+	if v := versionNumber.FindString(filepath.Base(binary)); v != "" { // the oldest servers know no such flag, and start
 		return v, nil
 	}
 	return "", fmt.Errorf("%s does not say its version", binary)
@@ -59,8 +59,8 @@ var (
 
 const ports = 11000
 
-// newPort is a free port whose cluster bus, 10000 above, is free too. Both lie below the ports that
-// outgoing connections get: a server that is killed finds its port free again.
+// newPort returns a free port with a free cluster bus, 10000 above. Both lie below the ports of
+// outgoing connections, so a restarted server finds its port still free.
 func newPort() (int, error) {
 	for range 1000 {
 		if port := 11000 + (firstPort+int(portsGiven.Add(1)))%ports; free(port) && free(port+10000) {
@@ -78,14 +78,13 @@ func free(port int) bool {
 	return err == nil
 }
 
-// How a server keeps what it was told.
+// The configurations for persistence.
 const (
-	aof = "appendonly yes\nappendfsync always\nsave 900000 1\n" // each change is on disk before it is answered
-	rdb = "appendonly no\nsave 900000 1\n"                      // when it is asked to
+	aof = "appendonly yes\nappendfsync always\nsave 900000 1\n" // each change is on disk before the reply
+	rdb = "appendonly no\nsave 900000 1\n"                      // only SAVE, BGSAVE and SHUTDOWN save
 )
 
-// newServer writes the configuration of a server, which keeps its data in dir or on a disk there, and
-// starts it.
+// newServer configures and starts a server, with its data in dir or on a disk there.
 func newServer(b binary, dir, conf string, disk bool, flags ...string) (*server, error) {
 	port, err := newPort()
 	if err != nil {
@@ -110,14 +109,14 @@ func newServer(b binary, dir, conf string, disk bool, flags ...string) (*server,
 	if len(flags) == 0 {
 		conf += "timeout 0\n"
 		if !ability.Older(b.version, "2.2") {
-			conf += "maxmemory-policy noeviction\n" // until 3.0 keys with a TTL would go
+			conf += "maxmemory-policy noeviction\n" // the default before 3.0 removes keys with a TTL
 		}
 	}
 	if !ability.Older(b.version, "3.2") {
-		conf += "protected-mode no\n" // 127.0.0.1 alone is of this machine to it
+		conf += "protected-mode no\n" // protected mode refuses the other addresses of 127.0.0.0/8
 	}
 	if !ability.Older(b.version, "7.0") {
-		conf += "enable-debug-command local\nbind-source-addr " + host + "\n" // before, bind said that too
+		conf += "enable-debug-command local\nbind-source-addr " + host + "\n" // before 7.0, bind set the source address, too
 	}
 	if err := os.WriteFile(s.conf, []byte(conf), 0o644); err != nil {
 		return nil, err
@@ -125,7 +124,7 @@ func newServer(b binary, dir, conf string, disk bool, flags ...string) (*server,
 	return s, s.start()
 }
 
-// start starts it, and waits until it answers.
+// start starts the server, and waits until it answers.
 func (s *server) start() error {
 	cmd := exec.Command(s.binary, append([]string{s.conf}, s.flags...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -134,7 +133,7 @@ func (s *server) start() error {
 	}
 	ended := make(chan struct{})
 	go func() {
-		cmd.Wait() //nolint:errcheck // killed: always an error
+		cmd.Wait() //nolint:errcheck // a kill is always an error
 		close(ended)
 	}()
 	s.mu.Lock()
@@ -155,7 +154,7 @@ func (s *server) do(name string, args ...any) (any, error) {
 	return c.Do(name, args...)
 }
 
-// kill ends it between two instructions.
+// kill ends the server with SIGKILL.
 func (s *server) kill() {
 	s.signal(syscall.SIGKILL)
 	<-s.ended
@@ -164,10 +163,10 @@ func (s *server) kill() {
 func (s *server) signal(sig syscall.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cmd.Process.Signal(sig) //nolint:errcheck // it may be dead
+	s.cmd.Process.Signal(sig) //nolint:errcheck // the server may be dead
 }
 
-// shutdown has it write its data down and end; nothing that it has answered is lost.
+// shutdown makes the server save and end. The server keeps every acknowledged change.
 func (s *server) shutdown() error {
 	_, err := s.do("SHUTDOWN")
 	if e, refused := err.(redis.Error); refused {
@@ -181,7 +180,7 @@ func (s *server) shutdown() error {
 	}
 }
 
-// master reports whether it says that it is one.
+// master reports whether the server calls itself a master.
 func (s *server) master() (bool, error) {
 	c, err := redis.Dial("tcp", s.addr, redis.DialConnectTimeout(300*time.Millisecond), redis.DialReadTimeout(300*time.Millisecond))
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
-// slotMoves hands the slot of a key that is fought for to another master, as redis-cli does it: for d in between the
-// one sends those who ask for what it has not got to the other.
+// slotMoves moves the slot of one of the keys to another master, as redis-cli does. For d/4 in between, the old master
+// redirects commands for keys that it does not have to the new one (ASK).
 func (g *group) slotMoves(random *rand.Rand, d time.Duration) error {
 	masters := g.masters()
 	if len(masters) < 2 {
@@ -21,12 +21,12 @@ func (g *group) slotMoves(random *rand.Rand, d time.Duration) error {
 	}
 	slot, err := redis.Int(masters[0].do("CLUSTER", "KEYSLOT", g.keys[random.IntN(len(g.keys))]))
 	if err != nil {
-		return nil // it is being replaced
+		return nil // a failover is under way
 	}
 	owner, _ := realredis.Owner(masters[0].addr, slot)
 	i := slices.IndexFunc(masters, func(s *server) bool { return s.addr == owner })
 	if i < 0 {
-		return nil // nobody knows, or it was replaced just now
+		return nil // the owner is unknown, or no longer a master
 	}
 	from := masters[i]
 	others := slices.Delete(slices.Clone(masters), i, i+1)
@@ -41,7 +41,7 @@ func (g *group) slotMoves(random *rand.Rand, d time.Duration) error {
 		return nil
 	}
 	if _, err := from.do("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[to]); err != nil {
-		to.do("CLUSTER", "SETSLOT", slot, "STABLE") //nolint:errcheck // nothing has moved
+		to.do("CLUSTER", "SETSLOT", slot, "STABLE") //nolint:errcheck // no key has moved
 		return nil
 	}
 	g.seen.add("slot moved")

@@ -9,28 +9,28 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/history"
 )
 
-// A wait is one call of Lock, whatever came of it.
+// A wait is one call of Lock, successful or not.
 type wait struct {
 	client   int
 	from, to int64
 }
 
-// waits are what the calls for one key waited.
+// waits sums up the calls of Lock for one key.
 type waits struct {
 	worst time.Duration
-	fair  time.Duration // what each would have waited, had all clients been served in turn
-	stays float64       // the part of turns that went to the process that had had the one before
-	over  int           // how many turns others had, at most, while one call waited that could have been served
-	own   int           // of those, in the same process
+	fair  time.Duration // the wait of every call if all clients were served in turn
+	stays float64       // the share of turns that stayed in the process of the turn before
+	over  int           // the most turns of others during one call, while its client could compete
+	own   int           // the turns among over in the caller's own process
 }
 
 func (w waits) String() string {
 	return fmt.Sprintf("%v (%v; %d, %d; %.0f%%)", w.worst.Round(time.Millisecond), w.fair.Round(time.Millisecond), w.over, w.own, 100*w.stays)
 }
 
-// starved looks for a call that was passed over: how long it waited tells little, as servers stand
-// still and leases of the dead run out; how many others were served meanwhile tells who starves. What
-// others had while the caller's process stood still, or was cut off, does not count.
+// starved finds calls that were passed over too often. The time of a wait tells little, because servers
+// stop and the leases of killed clients must expire; the number of turns of others tells more. A turn
+// counts only while the caller's process could compete.
 func (v *verdict) starved(r run, key string, calls []wait, all []*history.Hold, clients []*process) waits {
 	contenders := r.Clients * r.Goroutines
 	most := patience * contenders
@@ -43,11 +43,11 @@ func (v *verdict) starved(r run, key string, calls []wait, all []*history.Hold, 
 	for _, c := range calls {
 		w.worst = max(w.worst, time.Duration(c.to-c.from))
 		over, own := 0, 0
-		for i, h := range all { // in the order in which they got it
+		for i, h := range all { // in the order of Got
 			if h.Got <= c.from || h.Got >= c.to || clients[c.client].awayAt(h.Got) {
 				continue
 			}
-			if h.Shared && i > 0 && all[i-1].Shared { // readers that come in together have one turn
+			if h.Shared && i > 0 && all[i-1].Shared { // readers in a row have one turn together
 				continue
 			}
 			over++
@@ -65,10 +65,10 @@ func (v *verdict) starved(r run, key string, calls []wait, all []*history.Hold, 
 	return w
 }
 
-// patience is how many times each other contender may be served while one waits. Processes do not
-// queue for each other, chance decides, and it prefers those who have just come: half of all calls
-// are passed over once at most, one in a hundred 150 times, one in two thousand 270 times. Beyond that
-// the numbers fall by a factor of e every 50 turns: 960 are not to be had by chance.
+// patience is the number of turns that each other contender may have while one client waits. Between
+// processes, chance decides, and prefers the newest waiters. Half of all calls are passed over once at
+// most, one in a hundred 150 times, one in two thousand 270 times. Every further 50 turns are e times
+// less likely, so 960 turns do not happen by chance.
 const patience = 40
 
 func (p *process) awayAt(at int64) bool {

@@ -19,7 +19,6 @@ var unread = map[string]bool{
 	"compat/internal/lease":    true,
 	"compat/internal/limit":    true,
 	"compat/internal/listcas":  true,
-	"compat/internal/mutants":  true,
 	"compat/internal/mux":      true,
 	"compat/internal/queue":    true,
 	"compat/internal/safe":     true,

@@ -15,10 +15,10 @@ import (
 	"strings"
 )
 
-// which names the environment variable that has the number of the mutant to run: its index in the table + 1.
-const which = "SETNXLOCK_MUTANT"
+// numberVar names the environment variable with the number of the mutant to run: its index in the table + 1.
+const numberVar = "SETNXLOCK_MUTANT"
 
-// choice is the file that each package with mutants gets.
+// choice is an extra file for each package with mutants: it reads the number.
 const choice = `package %s
 
 import (
@@ -26,17 +26,17 @@ import (
 	"strconv"
 )
 
-var theMutant, _ = strconv.Atoi("0" + os.Getenv("` + which + `"))
+var theMutant, _ = strconv.Atoi("0" + os.Getenv("` + numberVar + `"))
 `
 
-// A function has mutants.
+// A function of the code may get mutants.
 type function struct {
 	file     string
 	pkg      string // the package's name
-	from, to int    // its bytes in the file
+	from, to int    // the function's bytes in the file
 	code     string // without comments
-	args     string // its parameters, to pass them on: each has a name
-	mutants  string // what runs them, each on its condition
+	args     string // the names of all parameters, as arguments of a call
+	mutants  string // one if statement for each mutant
 }
 
 // dir returns the directory of a function's package: "lease.State.On" is in compat/internal/lease.
@@ -79,7 +79,7 @@ func functions(dir string) (map[string]*function, error) {
 	return all, nil
 }
 
-// nameAll gives each parameter a name, and returns all of them.
+// nameAll gives each parameter a name, and returns the names.
 func nameAll(params []*ast.Field) string {
 	var args []string
 	for _, p := range params {
@@ -99,7 +99,7 @@ func nameAll(params []*ast.Field) string {
 	return strings.Join(args, ", ")
 }
 
-// add has the function run m if it has this number.
+// add makes the function run m instead of its own code if the environment names this number.
 func (f *function) add(m mutant, number int) error {
 	code := f.code
 	for _, e := range m.edits {
@@ -112,21 +112,21 @@ func (f *function) add(m mutant, number int) error {
 	if err != nil {
 		return err
 	}
-	decl.Type.TypeParams = nil // it runs inside the function
+	decl.Type.TypeParams = nil // a function literal inside the function shares them
 	call := fmt.Sprintf("%s %s(%s)", text(decl.Type), text(decl.Body), f.args)
 	if decl.Type.Results == nil {
 		call += "\nreturn"
 	} else {
 		call = "return " + call
 	}
-	// What the compiler says of it names the mutant in the place of a file.
+	// In a compiler's message, the mutant's name stands where the file's name would.
 	name := strings.ReplaceAll(m.name, ":", "")
 	f.mutants += fmt.Sprintf("\nif theMutant == %d {\n//line %s:1\n%s\n}", number, name, call)
 	return nil
 }
 
-// overlay returns the files that hold the mutants, by the names of those that they stand for. Its error names every row
-// of the table that has no place in the code.
+// overlay returns the files with mutants, by the names of the original files. The error names every row of the table
+// without a place in the code.
 func overlay() (map[string]string, error) {
 	var lost []error
 	packages := map[string]map[string]*function{}
@@ -160,7 +160,7 @@ func overlay() (map[string]string, error) {
 				files[filepath.Join(d, "the_mutant.go")] = fmt.Sprintf(choice, f.pkg)
 			}
 		}
-		slices.SortFunc(changed, func(a, b *function) int { return b.from - a.from }) // the others stay where they are
+		slices.SortFunc(changed, func(a, b *function) int { return b.from - a.from }) // backwards: the functions before stay where they are
 		for _, f := range changed {
 			if files[f.file] == "" {
 				source, err := os.ReadFile(f.file)

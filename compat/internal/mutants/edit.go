@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// An edit puts code in a place of a function, where "@" is what was there. The place is named by its Go code, in which
-// layout and comments don't count: an expression, a statement, or an element of a composite literal.
+// An edit replaces a place in a function by code, where "@" stands for the old code. The Go code of an expression, a
+// statement or an element of a composite literal names the place; layout and comments don't count.
 //
 //	"case Done:"          the head of this clause
 //	"case Done: e.Final"  this code in this clause
@@ -50,7 +50,7 @@ func (e edit) apply(code string) (string, error) {
 		return "", err
 	}
 	old := code[from:to]
-	if e.code == "" { // an argument or element goes with its comma
+	if e.code == "" { // with an argument or element, its comma goes
 		if strings.HasPrefix(code[to:], ",") {
 			to++
 		} else {
@@ -60,7 +60,7 @@ func (e edit) apply(code string) (string, error) {
 	return code[:from] + strings.ReplaceAll(e.code, "@", old) + code[to:], nil
 }
 
-// Functions are parsed alone, behind a head that makes a file of them.
+// head makes a file of a single function, for the parser.
 const head = "package p\n"
 
 func parseFunc(code string) (*ast.FuncDecl, error) {
@@ -71,10 +71,10 @@ func parseFunc(code string) (*ast.FuncDecl, error) {
 	return f.Decls[0].(*ast.FuncDecl), nil
 }
 
-// offset returns where pos is in the code of a function that parseFunc has read: the positions of a set begin at 1.
+// offset returns the offset of pos in a function's code after parseFunc. The positions of a set begin at 1.
 func offset(pos token.Pos) int { return int(pos) - 1 - len(head) }
 
-// parse reads a place's code.
+// parse reads the code of a place.
 func parse(code string) (ast.Node, error) {
 	if x, err := parser.ParseExpr(code); err == nil {
 		return x, nil
@@ -96,18 +96,18 @@ func parse(code string) (ast.Node, error) {
 	return f.Body.List[0], nil
 }
 
-// text prints a node without comments, laid out by its tree alone: the set has no file, and so the node no lines.
+// text prints a node without comments. The layout depends on the tree alone: a set without files has no lines.
 func text(n ast.Node) string {
 	var b bytes.Buffer
 	if err := printer.Fprint(&b, token.NewFileSet(), n); err != nil {
-		panic(err) // a tree that no parser has made
+		panic(err) // no parser has made this tree
 	}
 	return b.String()
 }
 
 var ordinal = regexp.MustCompile(`^#(\d+)/(\d+) `)
 
-// find returns where the place is in the function's code.
+// find returns the range of the place in the function's code.
 func find(f *ast.FuncDecl, place string) (from, to int, err error) {
 	which, of := 1, 1
 	m := ordinal.FindStringSubmatch(place)
@@ -146,7 +146,7 @@ func find(f *ast.FuncDecl, place string) (from, to int, err error) {
 	return from, to, nil
 }
 
-// search returns the nodes below those of in that are like wanted.
+// search returns the nodes below in with the type and the text of wanted.
 func search(in []ast.Node, wanted ast.Node, text func(ast.Node) string) (found []ast.Node) {
 	for _, top := range in {
 		ast.Inspect(top, func(n ast.Node) bool {

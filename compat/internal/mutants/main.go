@@ -1,18 +1,18 @@
-// Package main breaks the code in one place after another and demands that a fast test fails for each. A test that
-// misses a mutant would miss the same mistake made by somebody.
+// Package main breaks the code in one place after another, and requires a fast test to fail for each mutant. A test that
+// misses a mutant would miss the same mistake of a programmer.
 //
 //	go run ./compat/internal/mutants                 kill every mutant of the table: make mutants
-//	go run ./compat/internal/mutants -check          only look whether each has its place in the code
+//	go run ./compat/internal/mutants -check          only check that each mutant has its place in the code
 //	go run ./compat/internal/mutants -matrix FILE    try every net on every mutant of the engine: make matrix
 //
-// The table (table.go) names a mutant's function, what is changed in it (edit.go), and the nets that must see it.
-// Comments, moved lines and reworded neighbours don't concern it. The tree is not touched, and is compiled once for all
-// mutants: each of their functions begins by asking the environment whether one of its mutants is to run in its place,
-// and go test -overlay has the compiler read that (build.go).
+// The table (table.go) gives each mutant its function, its edits (edit.go), and the nets that must fail. Comments, moved
+// lines and reworded neighbours do not affect a mutant. The program does not change the tree, and compiles it once for
+// all mutants: by go test -overlay, each function with mutants begins by asking the environment for the number of the
+// mutant to run in its place (build.go).
 //
-// Gremlins (github.com/go-gremlins/gremlins v0.6.0) was tried first: it negates conditions and swaps operators wherever
+// We tried Gremlins (github.com/go-gremlins/gremlins v0.6.0) first. It negates conditions and swaps operators wherever
 // it finds some, but leaves out no call, names a mutant by its line and column, and compiles the tests anew for each.
-// Most mistakes of the table can't be said in it.
+// Gremlins can't express most mistakes of the table.
 package main
 
 import (
@@ -40,15 +40,15 @@ var (
 	limit  = flag.Duration("limit", 2*time.Minute, "with -matrix: stop a net; one that was stopped earlier is tried again")
 )
 
-// A mutant is one mistake.
+// A mutant is one mistake in one function.
 type mutant struct {
-	name  string // what it breaks
+	name  string // says the effect of the mistake
 	in    string // the function: "package.Func" or "package.Type.Method"
 	edits []edit
-	nets  []net // one of them must fail
+	nets  []net // at least one must fail
 }
 
-// A net is tests of one package.
+// A net selects tests of one package.
 type net struct {
 	dir  string
 	run  string // -run; "" for all
@@ -109,7 +109,7 @@ func run(ctx context.Context) error {
 	return kill(ctx, b, names, nets)
 }
 
-// kill demands that each mutant's nets see it.
+// kill requires a net of each mutant to fail.
 func kill(ctx context.Context, b *builder, names, with *regexp.Regexp) error {
 	var nets []net
 	var mutants []int
@@ -151,7 +151,7 @@ func kill(ctx context.Context, b *builder, names, with *regexp.Regexp) error {
 	return err
 }
 
-// unbroken refuses a net that fails without a mutant: it would see nothing.
+// unbroken returns an error for a net that fails without a mutant: its failures prove nothing.
 func unbroken(c cell) error {
 	if c.Verdict == survived {
 		return nil
@@ -185,21 +185,21 @@ func parallel[T any](ctx context.Context, all []T, f func(T) error) error {
 const (
 	killed   = "killed"
 	survived = "survived"
-	timeout  = "timeout" // a busy machine kills nothing
-	unclear  = "unclear" // it ended as no failing test ends
-	apart    = "apart"   // the mutant's package is not in the tests' binary
+	timeout  = "timeout"  // no kill: the machine may be busy
+	unclear  = "unclear"  // the tests ended with neither success nor a failure
+	unlinked = "unlinked" // the binary of the tests lacks the mutant's package
 )
 
-// A cell of the matrix is what a net makes of a mutant.
+// A cell of the matrix is the verdict of a net on a mutant.
 type cell struct {
-	Mutant  string // "" for the code as it is
+	Mutant  string // "" for the code without a mutant
 	Net     string
 	Verdict string
-	Saw     string `json:",omitempty"` // what failed
+	Saw     string `json:",omitempty"` // the failure
 	Seconds float64
 }
 
-// failure is said by a test that failed, and by the simulation that has found something.
+// failure matches the output of a failed test, or of a simulation with a finding.
 var failure = regexp.MustCompile(`(?m)^\s*--- FAIL: \S+|^panic: .*|^fatal error: .*|_test.go:\d+: seed .*\n.*at \d.*`)
 
 // try runs the net on the mutant with this index in the table, -1 for none.
@@ -214,10 +214,10 @@ func (n net) try(ctx context.Context, b *builder, mutant int, limit time.Duratio
 	cmd := exec.CommandContext(ctx, b.bins[n.dir], args...)
 	cmd.Dir, cmd.WaitDelay = n.dir, 10*time.Second
 	servers := "embedded"
-	if strings.Contains(n.run, "Long") { // tests that make test leaves out
+	if strings.Contains(n.run, "Long") { // make test leaves these tests out
 		servers = "all"
 	}
-	cmd.Env = append(os.Environ(), "SETNXLOCK_TEST="+servers, fmt.Sprint(which, "=", mutant+1))
+	cmd.Env = append(os.Environ(), "SETNXLOCK_TEST="+servers, fmt.Sprint(numberVar, "=", mutant+1))
 	began := time.Now()
 	out, err := cmd.CombinedOutput()
 	c.Seconds = time.Since(began).Seconds()

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// A column of the matrix is a net that takes a minute at most on two cores with nothing else to do.
+// A column of the matrix is a named net. It takes a minute at most on two idle cores.
 type column struct {
 	name string
 	net
@@ -31,7 +31,7 @@ func engine() (all []int) {
 	return all
 }
 
-// cells are kept in a file, one line of JSON each.
+// cells reads and keeps the cells of a matrix in a file, one line of JSON each.
 type cells struct {
 	file string
 	mu   sync.Mutex
@@ -76,7 +76,7 @@ func (m *cells) keep(c cell) error {
 	return errors.Join(err, f.Close())
 }
 
-// fill runs what the file lacks, net after net, and prints the matrix.
+// fill runs the nets on the mutants without a verdict in the file, net after net, and prints the matrix.
 func (m *cells) fill(ctx context.Context, b *builder, names, nets *regexp.Regexp) error {
 	var failed []error
 	for _, c := range columns {
@@ -123,7 +123,7 @@ func (m *cells) fillColumn(ctx context.Context, b *builder, n column, open []int
 		}
 	}
 	return parallel(ctx, open, func(i int) error {
-		c := cell{Mutant: table[i].name, Net: n.String(), Verdict: apart}
+		c := cell{Mutant: table[i].name, Net: n.String(), Verdict: unlinked}
 		if at, err := filepath.Abs(dir(table[i].in)); err != nil || linked[at] {
 			c = n.try(ctx, b, i, *limit)
 		}
@@ -136,7 +136,7 @@ func (m *cells) fillColumn(ctx context.Context, b *builder, n column, open []int
 
 // print writes the matrix as markdown.
 func (m *cells) print() {
-	mark := map[string]string{killed: "x", survived: "", timeout: "t", unclear: "u", apart: "·", "": "?"}
+	mark := map[string]string{killed: "x", survived: "", timeout: "t", unclear: "u", unlinked: "·", "": "?"}
 	fmt.Print("x: the net kills the mutant; t: it ran out of time; u: it ended otherwise; " +
 		"·: it lacks the mutant's package; ?: not yet run.\n\n| mutant |")
 	for _, c := range columns {

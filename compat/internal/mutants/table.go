@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The nets: what takes seconds.
+// The nets. Each takes seconds.
 var (
 	machine = tested("compat/internal/lease", "")
 	queue   = tested("compat/internal/queue", "")
@@ -77,8 +77,8 @@ var (
 	refusals = tested("compat", "RefusedIsNotDone")
 	electing = tested("compat/cluster", "LockWaits|LockThrough")
 
-	batching = simulation("-lock", "getset:guarded") // whose values change
-	simulate = simulation("-runs", "1000")           // up to one that fails
+	batching = simulation("-lock", "getset:guarded") // a lock whose values change
+	simulate = simulation("-runs", "1000")           // stops at the first run that fails
 )
 
 // The columns of the matrix, the fast ones first.
@@ -90,12 +90,12 @@ var columns = slices.Concat(
 		"compat/multilock", "compat/bridge", "compat/conformance"),
 	[]column{
 		{"explorer", tested("compat/race/internal/explore", "DefaultHolds|LockerHolds|NewerLocks|PinnedPromises")},
-		{"simulation", simulation()}, // of fixed seeds
+		{"simulation", simulation()}, // with fixed seeds
 		{"compat", net{"compat", "", []string{"-test.skip=Imports|ImportBrings|PackageComments|StandAlone|Contributing"}}},
 	},
 	whole("compat/internal/promises"))
 
-// whole are columns of all tests of packages.
+// whole returns a column with all tests for each package.
 func whole(dirs ...string) (all []column) {
 	for _, dir := range dirs {
 		all = append(all, column{path.Base(dir), tested(dir, "")})
@@ -111,7 +111,7 @@ func simulation(args ...string) net {
 
 func promises(run string) net { return tested("compat/internal/promises", run) }
 
-// atHome are the nets of a package's mutants that have no others.
+// atHome has the nets for mutants of a package without nets of their own.
 var atHome = map[string][]net{
 	"adapter":    {tested("compat/adapter", "")},
 	"bridge":     {bridged},
@@ -140,7 +140,7 @@ func row(name, in string, edits []edit, nets ...net) mutant {
 }
 
 var table = []mutant{
-	// Findings of a review, taken back: the simulation has to see them.
+	// Fixes after a review, taken back: the simulation must fail.
 	row("an extension of unknown outcome keeps the old end", "lease.State.Until",
 		swap("until = earlier(until, d.Until)", "_ = d"), simulate),
 	row("a ttl that no server counts is asked for", "compat.validTTL",
@@ -238,7 +238,7 @@ var table = []mutant{
 		swap("c.Until.Add(-min(max(time.Millisecond, c.TTL/50), 250*time.Millisecond))", "c.Until"),
 		machine, handing, stopping, settling, batches, promised),
 
-	// Who waits in this process.
+	// Waiting in this process.
 	row("a lock that is passed to one who waits no more is nobody's", "queue.Queues.Await", never("g.Passed != nil")),
 	row("a process never has had its turns", "queue.Queues.Successor",
 		never("c.spent(q.waiting(), qs.Pause, ttl, now)")),
@@ -499,7 +499,7 @@ var table = []mutant{
 		drop("c.Run(b.Release(next))")),
 	row("one key: a time that two can write is changed again", "bridge.OneKey.change", drop("Once: l.Ambiguous")),
 
-	// Pins, signals, renewals, and what a step is.
+	// Pins, signals, renewals, and single steps.
 	row("a pinned lock that was touched is lost", "protocol.Conn.pinnedRelease",
 		swap("#2/2 return false", "s.err = ErrLost"), pinning),
 	row("a pin outlives the server that it watches", "stock.Stock.expire",
@@ -535,7 +535,7 @@ var table = []mutant{
 		never("ch.By == nil && ch.If == protocol.Unguarded"), looking),
 	row("unguarded: a refused command was done", "protocol.task.answered", swap("answer.First(replies[:n])", "error(nil)"), refusals),
 
-	// What travels together.
+	// Commands that travel together.
 	row("a connection that was late is taken again", "mux.Conn.leave", drop("c.spoil()")),
 	row("one who gives up leaves its replies to the next", "mux.Conn.leave",
 		swap("m.left = true", "m.left = true; c.sent = slices.DeleteFunc(c.sent, func(other *Message) bool { return other == m })")),

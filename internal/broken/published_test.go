@@ -21,7 +21,7 @@ var since = map[string]string{"set:published": "2.6.12", "set:redis-py": "2.6.12
 	"semaphore/book": "2.2", "semaphore/fair": "2.2", "semaphore/lists": "2.2"}
 
 // Undisturbed, each published lock does what it says, on every version that it does not refuse. The
-// catalogue's scenarios show how each breaks, and docs/algorithms.md what it sends.
+// catalogue's scenarios show what each sends, and how it breaks.
 func TestPublished(t *testing.T) {
 	for _, l := range broken.Published() {
 		for _, v := range oldredis.Versions() {

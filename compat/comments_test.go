@@ -29,7 +29,6 @@ var unread = map[string]bool{
 	"compat/internal/slot":     true,
 	"compat/internal/stock":    true,
 	"compat/internal/wire":     true,
-	"compat/protocol":          true,
 	"internal/broken":          true,
 }
 

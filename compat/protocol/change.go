@@ -13,62 +13,62 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
-// A Change is what becomes of Key if, and only if, it holds Value: an extension, a release, a
-// repair. It is data: the engine carries it out and keeps the condition, for one change or many
-// together, over a pinned connection if there is one, and with a wake-up behind it.
+// A Change changes Key if, and only if, Key holds Value: it extends, releases or repairs a lock. A Change is
+// data. The engine carries it out under its condition: alone or together with others, over a pinned connection
+// if there is one, and with a wake-up behind it.
 //
-// With a TTL the key gets that TTL, and Next: each condition has its own commands for it. With neither TTL nor Do it is
-// deleted. A change whose first command answers 0 found nothing to change: it ends with [ErrLost].
+// A Change with a TTL sets the key's TTL, and puts Next on the key: each condition has its own commands for
+// that. A Change with neither TTL nor Do deletes the key. If the first command answers 0, it found nothing to
+// change: the Change ends with [ErrLost].
 type Change struct {
 	If    Condition
 	Key   string
 	Value string
-	Next  string        // the new value; "": it stays
+	Next  string        // the new value; "": the value stays
 	TTL   time.Duration // rounded up to milliseconds (Redis 2.6), or to a second; 0: see Do
 	Whole bool          // count the TTL in whole seconds
 	Do    []Cmd         // other commands; the first argument of each is its key
-	Draw  bool          // draw a number from Aux(Key, "fence") beside it
+	Draw  bool          // take a fence together with the change: INCR Aux(Key, "fence")
 
-	Persistent bool // and only if the key has no TTL; by WATCH
-	Once       bool // another client can write Value too: an EXEC that was aborted is final; by WATCH
+	Persistent bool // change the key only if it has no TTL; by WATCH
+	Once       bool // another client can write Value too: the first aborted EXEC is final; by WATCH
 
-	// By, if it is set, carries the change out instead of the engine, for a lock that is not one
-	// value on one key. It returns the replies to Do, the drawn number last, or [ErrLost] if the
-	// lock is not ours.
+	// By carries the change out instead of the engine, if it is set: for a lock that is not one value
+	// on one key. By returns the replies to Do, the fence last, or [ErrLost] if the lock is not ours.
 	By func(c *Conn) ([]any, error)
 
-	// Final says that no change which was sent before can take effect once this one has: for a lock that carries its
-	// changes out itself. Of a new value, and of a change by WATCH, the engine knows it.
+	// Final says that no earlier change can take effect after this one. Only a change with By needs to say so:
+	// the engine knows it of a change that sets a new value, and of a change by WATCH.
 	Final bool
 
-	// After, if it is set, runs on the same connection after the change was done: once for all
-	// changes of an algorithm that were carried out together. Its error is the change's.
+	// After runs on the same connection after the change was done, if it is set: once for all changes
+	// of an algorithm that travelled together. An error of After is the error of each of these changes.
 	After func(c *Conn) error
 
-	// Seen, if it is set, is called with the outcome each time the change has been carried out.
+	// Seen receives the outcome, if it is set, each time the change was carried out.
 	Seen func(err error)
 }
 
-// A Condition is a way to change a key only if it holds a value: [Watch] (no Condition is that one), [ListCAS], [Script],
+// A Condition changes a key only if the key holds a value: [Watch] (nil means Watch too), [ListCAS], [Script],
 // [IfEq], [Unguarded].
 type Condition interface {
-	// carryOut carries out changes, one or many, and notes in each of them what it came to.
+	// carryOut carries out the changes in list, and stores replies and error in each task.
 	carryOut(c *Conn, list []*task)
 }
 
-// A task is a change that is carried out, and what it came to.
+// A task takes a Change to its Condition, and brings the replies and the error back.
 type task struct {
 	Change
 	replies []any
 	err     error
-	sent    int      // commands of its own transaction
-	alone   [1]*task // itself: a list of one
+	sent    int      // number of commands in the transaction of this task
+	alone   [1]*task // a list of this task only: Run allocates no other
 }
 
 var tasks = sync.Pool{New: func() any { return new(task) }}
 
-// Run carries ch out and returns the replies to its commands, the drawn number last. It returns [ErrLost]
-// if the key does not hold ch.Value.
+// Run carries ch out and returns the replies to its commands, the fence last. It returns [ErrLost] if the key
+// does not hold ch.Value.
 func (c *Conn) Run(ch Change) ([]any, error) {
 	s := tasks.Get().(*task)
 	s.Change, s.alone[0] = ch, s
@@ -82,8 +82,8 @@ func (c *Conn) Run(ch Change) ([]any, error) {
 	return replies, err
 }
 
-// RunAll carries out several changes, each with its own outcome. Neighbours with the same Condition go together, and
-// their After runs once.
+// RunAll carries out several changes, each with its own outcome. Neighbours with the same Condition travel
+// together, and their After runs once.
 func (c *Conn) RunAll(changes []Change) ([][]any, []error) {
 	replies, errs := make([][]any, len(changes)), make([]error, len(changes))
 	tasks, list := make([]task, len(changes)), make([]*task, len(changes))
@@ -112,53 +112,53 @@ func (c *Conn) carryOut(list []*task) {
 	}
 }
 
-// condition is how ch is carried out.
+// condition chooses the Condition of ch.
 func (ch *Change) condition() Condition {
 	switch {
 	case ch.By != nil:
 		return byItself{}
 	case ch.valid() != nil:
-		return nothing{}
+		return invalid{}
 	case ch.Watches():
 		return Watch
 	}
 	return ch.If
 }
 
-// Watches reports that ch is carried out under WATCH.
+// Watches reports whether ch is carried out under WATCH.
 func (ch *Change) Watches() bool {
 	return ch.By == nil && (ch.If == nil || ch.If == Watch || ch.Persistent || ch.Once)
 }
 
-// goesWith reports that both can be carried out together.
+// goesWith reports whether ch and other can be carried out together.
 func (ch *Change) goesWith(other *Change) bool {
 	return ch.condition() == other.condition() && !ch.single() && !other.single()
 }
 
-// single reports that ch is not carried out together with others.
+// single reports whether ch must be carried out alone.
 func (ch *Change) single() bool { return ch.By != nil || ch.Once || ch.Persistent }
 
-// byItself is the condition of a change that is carried out by its By.
+// byItself calls the By of a change.
 type byItself struct{}
 
 func (byItself) carryOut(c *Conn, list []*task) { list[0].replies, list[0].err = list[0].By(c) }
 
-// nothing is the condition of a change that no server can make.
-type nothing struct{}
+// invalid refuses changes that no server can make.
+type invalid struct{}
 
-func (nothing) carryOut(_ *Conn, list []*task) {
+func (invalid) carryOut(_ *Conn, list []*task) {
 	for _, s := range list {
 		s.err = s.valid()
 	}
 }
 
-// after is whether the After of changes that were carried out together ran, and its error.
+// after lets the After of changes that travelled together run once, and keeps its error for the others.
 type after struct {
 	ran bool
 	err error
 }
 
-// end makes of a change's replies what it came to.
+// end turns the replies of s into its outcome, and runs After and Seen.
 func (s *task) end(c *Conn, once *after) {
 	if s.err == nil && len(s.replies) == 0 {
 		s.err = ErrLost
@@ -168,12 +168,12 @@ func (s *task) end(c *Conn, once *after) {
 		s.err = Refused.Mark(s.err) // its only command: nothing was changed
 	}
 	if s.err == nil && s.replies[0] == int64(0) {
-		s.err = ErrLost // expired inside the transaction: before 6.0.9 WATCH does not notice
+		s.err = ErrLost // the key expired inside the transaction: before 6.0.9 WATCH does not notice
 	}
 	if s.After != nil && s.err == nil {
 		if !once.ran {
-			once.ran, once.err = true, caught(s.After, c)
-			if o := OutcomeOf(once.err); o == Refused || o == NotSent { // of what runs behind the change, which was done
+			once.ran, once.err = true, catch(s.After, c)
+			if o := OutcomeOf(once.err); o == Refused || o == NotSent { // After was refused, but the change was done
 				once.err = Unknown.Mark(&limit.CallerError{Err: once.err})
 			}
 		}
@@ -184,8 +184,8 @@ func (s *task) end(c *Conn, once *after) {
 	}
 }
 
-// caught is after's error.
-func caught(after func(c *Conn) error, c *Conn) (err error) {
+// catch calls after and turns its panic into an error: the outcome of the change is known, and must not be lost.
+func catch(after func(c *Conn) error, c *Conn) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &limit.Panicked{Value: p}
@@ -194,14 +194,14 @@ func caught(after func(c *Conn) error, c *Conn) (err error) {
 	return after(c)
 }
 
-// cmds are the commands of a change, with the one that draws. A key that is nil is the change's.
+// cmds returns the commands of ch, the INCR of the fence last. A nil stands for ch.Key.
 func (ch *Change) cmds() []Cmd {
 	do := ch.Do
 	switch {
 	case ch.removes():
 		do = deletion
 	case ch.TTL > 0:
-		do = append([]Cmd{ch.lives(nil)}, do...)
+		do = append([]Cmd{ch.setTTL(nil)}, do...)
 	}
 	if ch.Draw {
 		do = append(do[:len(do):len(do)], Cmd{"INCR", Aux(ch.Key, "fence")})
@@ -209,8 +209,8 @@ func (ch *Change) cmds() []Cmd {
 	return do
 }
 
-// Commands are those that make the change in a transaction, the one that draws last: for a lock that carries changes out
-// itself (By), on a condition of its own ([Conn.CompareAndSet]).
+// Commands returns the commands of ch for a transaction, the INCR of the fence last. A lock that carries
+// changes out itself (By) runs them under a condition of its own ([Conn.CompareAndSet]).
 func (ch *Change) Commands() []Cmd {
 	cmds := slices.Clone(ch.cmds())
 	for i, m := range cmds {
@@ -224,7 +224,7 @@ func (ch *Change) Commands() []Cmd {
 
 var deletion = []Cmd{{"DEL", nil}}
 
-// commands is how many those are.
+// commands counts the commands of ch without building them.
 func (ch *Change) commands() int {
 	n := len(ch.Do)
 	if n == 0 || ch.TTL > 0 {
@@ -236,13 +236,13 @@ func (ch *Change) commands() int {
 	return n
 }
 
-// add adds the commands of a change to w, with the one that draws.
+// add adds the commands of ch to w, the INCR of the fence last.
 func (ch *Change) add(c *Conn, w *wire.Write) {
 	switch {
 	case ch.removes():
-		w.Add("DEL", c.boxed(ch.Key, nil))
+		w.Add("DEL", c.keyArg(ch.Key, nil))
 	case ch.TTL > 0:
-		m := ch.lives(c.boxed(ch.Key, nil))
+		m := ch.setTTL(c.keyArg(ch.Key, nil))
 		w.Add(m[0].(string), m[1:]...)
 		fallthrough
 	default:
@@ -253,26 +253,26 @@ func (ch *Change) add(c *Conn, w *wire.Write) {
 	}
 }
 
-// removes reports that ch is a release.
+// removes reports whether ch only deletes the key.
 func (ch *Change) removes() bool {
 	return ch.TTL == 0 && ch.Next == "" && (len(ch.Do) == 0 || len(ch.Do) == 1 && named(ch.Do[0], "DEL") && len(ch.Do[0]) == 2)
 }
 
-// next is the value that the key is to hold.
+// next returns the key's value after ch.
 func (ch *Change) next() string { return cmp.Or(ch.Next, ch.Value) }
 
-// lives is the command that gives the key its TTL, and its new value if there is one.
-func (ch *Change) lives(key any) Cmd {
+// setTTL returns the command that sets the key's TTL, and its new value if there is one.
+func (ch *Change) setTTL(key any) Cmd {
 	var m Cmd
 	if ch.next() == ch.Value {
-		m, _ = Expire(!ch.Whole, key, ch.TTL) // valid has looked at it
+		m, _ = Expire(!ch.Whole, key, ch.TTL) // valid has checked the ttl
 	} else {
 		m, _ = SetEx(!ch.Whole, key, ch.Next, ch.TTL)
 	}
 	return m
 }
 
-// valid is [ErrInvalid] for a TTL that no server can keep, and for a new value without one.
+// valid returns [ErrInvalid] for a TTL below one unit, and for a new value without a TTL.
 func (ch *Change) valid() error {
 	if ch.TTL == 0 && ch.Next == "" {
 		return nil
@@ -285,7 +285,7 @@ func (ch *Change) valid() error {
 	return err
 }
 
-// replaces returns the value that ch puts on the key by its first command.
+// replaces returns the new value in the first command of ch. ok is false for a command without a new value.
 func (ch *Change) replaces() (value string, ok bool) {
 	if ch.TTL > 0 {
 		return "", false
@@ -300,7 +300,8 @@ func (ch *Change) replaces() (value string, ok bool) {
 	return value, ok
 }
 
-// holding are the changes of list whose keys hold their values, by the replies to a GET of each; the others are lost.
+// holding returns the tasks whose keys hold their values, by the replies to a GET of each key. The other tasks
+// end here: they are lost, or their keys are foreign.
 func holding(list []*task, replies []any) []*task {
 	n := 0
 	for i, s := range list {
@@ -317,14 +318,14 @@ func holding(list []*task, replies []any) []*task {
 	return list[:n]
 }
 
-// answered notes the replies to the commands of s, and returns those that follow.
+// answered gives s the first of replies, one for each of its commands, and returns the rest.
 func (s *task) answered(replies []any) (rest []any) {
 	n := s.commands()
 	s.replies, s.err = replies[:n:n], answer.First(replies[:n])
 	return replies[n:]
 }
 
-// fail notes what all changes of list have come to.
+// fail ends every task of list with err.
 func fail(list []*task, err error) {
 	for _, s := range list {
 		s.err = err

@@ -8,38 +8,40 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
-// A Conn is a connection that an [Algorithm] borrows for one step. It is a [redis.Conn] too. It
-// applies the step's context and time limit, which the algorithm need not know. A connection that
-// was left in MULTI or under WATCH never reaches the pool's next user: redigo's pool remembers only
-// what was sent, not what the server made of it.
+// A Conn lends a connection to an [Algorithm] for one step. It is a [redis.Conn] too. It applies the step's
+// context and time limit: the algorithm need not know them. A connection left in MULTI or under WATCH never
+// reaches the pool's next user. (redigo's pool alone would not see to that: it remembers the commands sent, not
+// the server's answers.)
 type Conn struct {
 	redis.Conn
-	wire *wire.Conn // over it
-	key  any        // the last that was made an argument
+	wire *wire.Conn // runs the commands over redis.Conn
+	key  any        // the last key passed as an argument
 
-	along     []Cmd // what each Write runs too
-	alongside []any // the replies to them
+	extra   []Cmd // run in each Write too
+	replies []any // to extra, in the last Write
 }
 
-// With returns a Conn over the same connection whose Writes run cmds too: in a transaction with what they do, behind that. It is
-// for a lock that is made of another one, and that has something to note when that one is taken; Alongside has the replies.
+// With returns a Conn over the same connection whose Writes run cmds too, in one transaction with their own
+// commands and behind these. A lock made of another lock notes something so when the other one is taken.
+// Alongside returns the replies.
 func (c *Conn) With(cmds ...Cmd) *Conn {
 	with := *c
-	with.along, with.alongside = cmds, nil
+	with.extra, with.replies = cmds, nil
 	return &with
 }
 
-// Alongside returns the replies to With's commands in the last Write; nil if there was none, or its EXEC was aborted.
-func (c *Conn) Alongside() []any { return c.alongside }
+// Alongside returns the replies to With's commands in the last Write. It returns nil if there was no Write, or
+// its EXEC was aborted.
+func (c *Conn) Alongside() []any { return c.replies }
 
-// NewConn wraps c for an [Algorithm] that is run without a Locker.
+// NewConn wraps c to run an [Algorithm] without a Locker.
 func NewConn(c redis.Conn) *Conn {
 	conn := new(Conn)
 	Bind(conn, &wire.Conn{Conn: c})
 	return conn
 }
 
-// Bind makes c what an algorithm sees of w. It is for the engine, which has the step that w is part of.
+// Bind lets c run commands over w. Only the engine calls it: w belongs to a step of the engine.
 func Bind(c *Conn, w *wire.Conn) {
 	c.Conn, c.wire = w.Conn, w
 	w.Session.NotSent = notSent
@@ -47,23 +49,21 @@ func Bind(c *Conn, w *wire.Conn) {
 
 func notSent(err error) bool { return OutcomeOf(err) == NotSent }
 
-// Waiter is the name of the waiting client, if the step is part of a wait: unique to the client,
-// and the same in each of its attempts and looks. "": the step is not part of a wait (TryLock,
-// Inspect).
+// Waiter returns the name of the waiting client: unique to the client, and the same in each of its attempts and
+// looks. It returns "" if the step is not part of a wait (TryLock, Inspect).
 func (c *Conn) Waiter() string { return c.wire.Waiter }
 
-// Send is redis.Conn's.
+// Send queues a command, as [redis.Conn] does.
 func (c *Conn) Send(name string, args ...any) error { return c.wire.Send(name, args...) }
 
-// Do is redis.Conn's, within the step's limits.
+// Do runs a command, as [redis.Conn] does, within the step's context and time limit.
 func (c *Conn) Do(name string, args ...any) (any, error) { return c.wire.Do(name, args...) }
 
-// Receive is redis.Conn's, within the step's context.
+// Receive returns the next reply, as [redis.Conn] does, within the step's context.
 func (c *Conn) Receive() (any, error) { return c.wire.Receive() }
 
-// Lacks turns err into an [*UnsafeServerError] if it is the server's answer that it does not know a
-// command, and returns any other error as it is: a refusal by an ACL or a broken connection proves
-// nothing about the server.
+// Lacks returns an [*UnsafeServerError] if err is the server's answer to an unknown command. It returns any
+// other error unchanged: a refusal by an ACL or a broken connection proves nothing about the server.
 func (c *Conn) Lacks(err error, why, use string) error {
 	if !answer.Lacks(err) {
 		return err
@@ -77,8 +77,8 @@ func (c *Conn) Lacks(err error, why, use string) error {
 	return unsafe
 }
 
-// Unsafe returns the [*UnsafeServerError] for a server whose answers prove that an algorithm is
-// unsafe on it. It asks INFO for the version, and leaves it "" if the server does not say.
+// Unsafe returns the [*UnsafeServerError] for a server whose answers prove an algorithm unsafe there. It asks
+// INFO for the version, and leaves Version "" if the server does not answer.
 func (c *Conn) Unsafe(why, use string) error {
 	return &UnsafeServerError{Version: c.version(), Why: why, Use: use}
 }
@@ -88,8 +88,8 @@ func (c *Conn) version() string {
 	return answer.Info(info, "redis_version")
 }
 
-// Denied turns a server's refusal into a [*DeniedError] if it is about permission, memory or the
-// server's state (a replica, loading), and returns any other error as it is. key is the lock's.
+// Denied turns a server's refusal into a [*DeniedError] if permission, memory or the server's state (a replica,
+// loading) is the reason. It returns any other error unchanged. key is the lock's.
 func (c *Conn) Denied(key string, err error) error {
 	m, isMarked := err.(marked)
 	e, ok := err.(redis.Error)
@@ -101,7 +101,7 @@ func (c *Conn) Denied(key string, err error) error {
 	}
 	d := &DeniedError{Reply: e, Passes: answer.Passes(e), About: string(answer.Of(e))}
 	command := ""
-	if c.wire != nil && c.wire.Session.Refusal.Reply == e { // nil: an answer that no step has had, to AUTH say
+	if c.wire != nil && c.wire.Session.Refusal.Reply == e { // nil: a refusal outside of any step, of AUTH for example
 		command = c.wire.Session.Refusal.Command
 	}
 	switch d.Command, d.Key, d.Remedy = answer.Denied(e, command, key); {

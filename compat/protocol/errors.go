@@ -20,24 +20,24 @@ var (
 	// done under it may overlap with another client's: stop.
 	ErrLost = errors.New("setnxlock: lease lost")
 
-	// ErrForeign means that the key holds something that is not a lock of this kind. It is
-	// left as it is.
+	// ErrForeign means that the key holds something else than a lock of this kind. The key is left as
+	// it is.
 	ErrForeign = errors.New("setnxlock: key holds something else")
 
 	// ErrUnsafeServer means that an answer of this server proves that the algorithm does not
 	// exclude other clients there. Nothing was written to the key.
 	ErrUnsafeServer = errors.New("setnxlock: not safe on this server")
 
-	// ErrDenied means that the server refuses us a command or a key: by an ACL, because it is over
-	// maxmemory, or because it is a replica. The lock itself may work here.
+	// ErrDenied means that the server refuses us a command or a key: an ACL forbids it, the server is
+	// over its maxmemory, or the server is a replica. The lock itself may work here.
 	ErrDenied = errors.New("setnxlock: refused by the server")
 
-	// ErrUnknown means that the outcome could not be learned: the command may have run. Call again,
-	// or wait: the lease in the [UnknownError] ends by itself after its ttl.
+	// ErrUnknown means that the outcome is not known: the command may have run. Call again, or wait:
+	// the lease in the [UnknownError] ends by itself after its ttl.
 	ErrUnknown = errors.New("setnxlock: outcome unknown")
 
-	// ErrTimeout means that a limit of ours ran out: Options.Timeout, Options.Cleanup or the
-	// ttl. Every such error is os.ErrDeadlineExceeded too, and never context.Canceled.
+	// ErrTimeout means that a time limit of the Locker ran out: Options.Timeout, Options.Cleanup or the
+	// ttl. Every ErrTimeout is os.ErrDeadlineExceeded too, and never context.Canceled.
 	ErrTimeout = limit.ErrTimeout
 
 	// ErrElection means that no master serves the key, although other servers of the cluster, or
@@ -45,29 +45,29 @@ var (
 	// Locker.Lock waits for a successor, for up to a ttl.
 	ErrElection = errors.New("setnxlock: no master answers for the key")
 
-	// ErrAborted means that a release or an extension was not done, because other clients touched
-	// the key at every try. The lease is unchanged: call again.
+	// ErrAborted means that a release or an extension was not done: other clients touched the key at
+	// every try. The lease is unchanged: call again.
 	ErrAborted = errors.New("setnxlock: not done: others touch the key at every try")
 
-	// ErrUnanswered means that reads were answered, but the connection broke each time we asked the
-	// server whether the lock is safe on it. A proxy that lacks a command does that; so may a bad
-	// network. Nothing was written to the key.
+	// ErrUnanswered means that the server answered reads, but the connection broke at each test of
+	// whether the lock is safe there. A proxy that lacks a command breaks it; so may a bad network.
+	// Nothing was written to the key.
 	ErrUnanswered = errors.New("setnxlock: the connection broke each time the server was tried out")
 
-	// ErrInvalid means that an argument is not valid: an empty key, one that stands beside another
+	// ErrInvalid means that an argument is not valid: an empty key, a key that stands beside another
 	// lock, or a ttl that the server can't keep. Nothing was sent.
 	ErrInvalid = errors.New("setnxlock: invalid argument")
 )
 
-// A HeldError is [ErrHeld] with what was seen of the holder. It is [ErrForeign] as well if the
-// value can't be read as a lock of this kind: that counts as held, never as expired.
+// A HeldError adds the facts seen of the holder to [ErrHeld]. It matches [ErrForeign] as well if the value
+// can't be read as a lock of this kind: such a value counts as held, never as expired.
 type HeldError struct {
 	Key     string
 	Value   string    // "" if it was not read
 	Until   time.Time // by our clock; zero if not known
 	Foreign bool
 
-	Persistent bool // the key was seen to have no end: it stays until somebody removes it
+	Persistent bool // the key has no end: it stays until a client removes it
 }
 
 func (e *HeldError) Error() string {
@@ -87,14 +87,15 @@ func (e *HeldError) Is(target error) bool {
 	return target == ErrHeld || e.Foreign && target == ErrForeign
 }
 
-// A LostError is [ErrLost] with what was seen: of several fields that are set, the first says it best.
+// A LostError adds the facts seen of the loss to [ErrLost]. If several fields are set, the first explains the
+// loss best.
 type LostError struct {
 	Key       string
-	Value     string    // what the key held instead of ours
-	Gone      bool      // the key was not there
-	Err       error     // what the last step ended with; it is not looked through
-	Confirmed time.Time // when the step was sent by which the server last confirmed the lock; zero: not known
-	Renewed   bool      // it was to be renewed by itself
+	Value     string    // the other value on the key
+	Gone      bool      // the key did not exist
+	Err       error     // the error of the last step; errors.Is and errors.As do not look into it
+	Confirmed time.Time // when the last step was sent that the server confirmed; zero: not known
+	Renewed   bool      // the engine was to renew the lock
 }
 
 func (e *LostError) Error() string {
@@ -107,7 +108,7 @@ func (e *LostError) Error() string {
 		return s + fmt.Sprintf(" holds another's value, %.80q", e.Value)
 	case e.Gone:
 		s += " is gone"
-	case e.Err == ErrLost: // no more than that
+	case e.Err == ErrLost: // nothing more is known
 		s += " does not hold our value any more"
 	case e.Err != nil:
 		s += fmt.Sprintf(" was last confirmed at %s: %v", moment(e.Confirmed), e.Err)
@@ -122,22 +123,21 @@ func (e *LostError) Error() string {
 
 func (e *LostError) Is(target error) bool { return target == ErrLost }
 
-// lostTo is what a step has seen on the key of a lock that is not ours.
+// lostTo returns the error of a lost lock: value stands on key, or key does not exist.
 func lostTo(key, value string, exists bool) error {
 	return &LostError{Key: key, Value: value, Gone: !exists}
 }
 
-// moment is a time as errors have it.
 func moment(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// An UnsafeServerError is [ErrUnsafeServer] with the reason and the remedy.
+// An UnsafeServerError adds the reason and the remedy to [ErrUnsafeServer].
 type UnsafeServerError struct {
-	Version string // as INFO gives it; "" if the server does not say
-	Why     string // what this server does that breaks the lock
-	Use     string // what to use instead
+	Version string // from INFO; "" if the server does not say
+	Why     string // how this server breaks the lock
+	Use     string // the lock or server to use instead
 
-	Reply   redis.Error // the server's answer that it does not know a command; "" if something else is wrong
-	Command string      // that command; "" if it is not known which of several
+	Reply   redis.Error // the server's answer to an unknown command; "": another reason
+	Command string      // the unknown command; "": one of several, not known which
 }
 
 func (e *UnsafeServerError) Error() string {
@@ -154,14 +154,14 @@ func (e *UnsafeServerError) Error() string {
 
 func (e *UnsafeServerError) Is(target error) bool { return target == ErrUnsafeServer }
 
-// A DeniedError is [ErrDenied] with the command or key that was refused and what would allow it.
+// A DeniedError adds the refused command or key and the remedy to [ErrDenied].
 type DeniedError struct {
-	Command string // that was refused; "" if it is not known which of several
-	Key     string // of the lock; what is written beside it begins with it. "" if the refusal is not about a key
+	Command string // the refused command; "": one of several, not known which
+	Key     string // the lock's; keys beside it begin with it. "": the refusal is not about a key
 	Reply   redis.Error
-	Remedy  string // what to grant or to change
+	Remedy  string // the permission to grant or the setting to change
 	About   string // for programs: "password", "permission", "memory", "replica" or "cluster"; "": something else
-	Passes  bool   // waiting may do as well: it loads its data, is full, has no master at the moment
+	Passes  bool   // waiting may help too: the server loads its data, is full, or has no master at the moment
 }
 
 func (e *DeniedError) Error() string {
@@ -182,8 +182,7 @@ func (e *DeniedError) Error() string {
 func (e *DeniedError) Is(target error) bool { return target == ErrDenied }
 func (e *DeniedError) Unwrap() error        { return e.Reply }
 
-// An UnknownError is [ErrUnknown] with the lease that may be ours and the error because of which
-// the outcome is not known.
+// An UnknownError adds to [ErrUnknown] the lease that may be ours, and the error that hid the outcome.
 type UnknownError struct {
 	Lease Lease
 	Err   error
@@ -196,23 +195,23 @@ func (e *UnknownError) Error() string {
 func (e *UnknownError) Is(target error) bool { return target == ErrUnknown }
 func (e *UnknownError) Unwrap() error        { return e.Err }
 
-// An Outcome is what is known of a step after it.
+// An Outcome says whether the server did a step.
 type Outcome uint8
 
 const (
-	Done    Outcome = iota // the server did it
-	Refused                // the server answered, or the arguments were wrong: it was not done
-	NotSent                // nothing was sent: it was not done
-	Unknown                // it may have been done
+	Done    Outcome = iota // the server did the step
+	Refused                // the server refused it, or the arguments were wrong: the step was not done
+	NotSent                // nothing was sent: the step was not done
+	Unknown                // the step may have been done
 )
 
-// OutcomeOf is the outcome of a step that ended with err. The Locker and the locks made of
-// several all ask it, and judge nothing by themselves.
+// OutcomeOf returns the outcome of a step that ended with err. The Locker and the locks made of several locks
+// judge errors by OutcomeOf only.
 func OutcomeOf(err error) Outcome {
 	if err == nil {
 		return Done
 	}
-	switch err { // most often, and errors.As would cost an allocation
+	switch err { // the most frequent errors: errors.As would allocate
 	case ErrHeld, ErrLost, ErrForeign, ErrInvalid, ErrAborted:
 		return Refused
 	}
@@ -231,7 +230,7 @@ func OutcomeOf(err error) Outcome {
 	return Unknown
 }
 
-// A marked error has an outcome, whatever it is.
+// marked attaches an outcome to any error.
 type marked struct {
 	error
 	o Outcome
@@ -239,12 +238,12 @@ type marked struct {
 
 func (e marked) Unwrap() error { return e.error }
 
-// Mark returns err with the outcome o, whatever [OutcomeOf] would make of err: [NotSent] if nothing
-// was sent, or if everything was undone.
+// Mark returns err with the outcome o: [OutcomeOf] returns o, whatever err is. Mark an error as [NotSent] if
+// nothing was sent, or everything was undone.
 func (o Outcome) Mark(err error) error { return marked{err, o} }
 
-// Foreign returns [ErrForeign], with the key, if err is the server's answer that the key is not a
-// string, and err itself otherwise. It knows the answer's text before Redis 2.8 and since.
+// Foreign returns [ErrForeign] with the key if err is the server's answer for a key that is not a string. It
+// returns any other err unchanged. It knows the answer's text before Redis 2.8 and since.
 func Foreign(key string, err error) error {
 	if answer.NotString(err) {
 		return fmt.Errorf("%w: %q: %w", ErrForeign, key, err)

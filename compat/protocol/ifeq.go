@@ -9,31 +9,33 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
-// IfEq is the condition kept by the server's own compare-and-set, Redis 8.4 and Valkey 9.0 and later. One command, which
-// needs neither a script nor WATCH:
+// IfEq lets the server compare and set: Redis 8.4 and Valkey 9.0 and later. One command, without a script or WATCH:
 //
-//	SET key next IFEQ value PX ttl GET     value: done; another: it is another's; nil: gone
-//	DELIFEQ key value                      Valkey 9.0: 1, or 0: not ours
+//	SET key next IFEQ value PX ttl GET     value: done; another value: lost; nil: gone
+//	DELIFEQ key value                      Valkey 9.0: 1: done; 0: lost
 //	DELEX key IFEQ value                   Redis 8.4, Valkey 9.2: the same
 //
-// A number is drawn in a MULTI around it, and counts only if the SET was done. GET answers with next if the SET was sent
-// twice, and done the first time. On a server that lacks one of these commands, and for a change with other commands
-// beside it, it is kept by [Script], or by [Watch] where scripts are refused: a lock that is held may find such a server
-// after a failover. So it is on one that is over its maxmemory, which refuses SET and lets both move the end.
+// A fence is taken in a MULTI around the command, and counts only if the SET was done. GET answers with next if
+// the SET was sent twice, and done the first time.
 //
-// A lock that uses it asks first whether the server compares ([Traits].Check): one that only ignores IFEQ would set
-// another's key.
+// [Script] takes the place of IfEq for a change with other commands in Do, on a server without one of the three
+// commands, and on a server over its maxmemory. [Watch] does where scripts are refused. A held lock may meet a
+// server without the commands after a failover. A full server refuses SET, but lets Script and Watch move the
+// end.
+//
+// A lock with IfEq asks first whether the server compares ([Traits].Check): a server that ignores the word IFEQ
+// would overwrite another client's value.
 var IfEq Condition = ifEq{}
 
 type ifEq struct{}
 
 func (ifEq) carryOut(c *Conn, list []*task) {
-	list, others := comparable(list)
+	list, others := splitComparable(list)
 	for _, r := range removals(c.wire.Compares.Removal()) {
 		var full []*task
 		list, full = c.compare(list, r)
 		if others = append(others, full...); slices.ContainsFunc(list, func(s *task) bool { return !s.removes() }) {
-			break // its SET does not compare
+			break // the SET was refused, and has no second form
 		}
 	}
 	if len(list) > 0 {
@@ -44,9 +46,9 @@ func (ifEq) carryOut(c *Conn, list []*task) {
 	}
 }
 
-// comparable are the changes of list that the server can compare for by itself, and the others, apart from those that
-// nothing can.
-func comparable(list []*task) (can, others []*task) {
+// splitComparable splits list into the changes that the server's own commands can make, and others. A change
+// without a value fails.
+func splitComparable(list []*task) (can, others []*task) {
 	for _, s := range list {
 		switch {
 		case s.Value == "":
@@ -60,7 +62,8 @@ func comparable(list []*task) (can, others []*task) {
 	return can, others
 }
 
-// removals are those to try: all, the known one first, for a cluster's servers may differ.
+// removals lists the removal commands to try: the known one first, and also the other, for a cluster's servers
+// may differ.
 func removals(known wire.Removal) []wire.Removal {
 	switch known {
 	case wire.ByNone:
@@ -71,11 +74,11 @@ func removals(known wire.Removal) []wire.Removal {
 	return []wire.Removal{wire.ByDELIFEQ, wire.ByDELEX}
 }
 
-// compares is the command that changes the key if it holds the value: the only place that writes it.
-func (s *task) compares(by wire.Removal, key any) Cmd {
+// comparing returns the command that changes the key if it holds the value.
+func (s *task) comparing(by wire.Removal, key any) Cmd {
 	if !s.removes() {
-		ms, _ := Whole(s.TTL, 1e6) // valid has looked at it
-		return Cmd{"SET", key, s.next(), "IFEQ", s.Value, "PX", boxed(ms), "GET"}
+		ms, _ := Whole(s.TTL, 1e6) // valid has checked the ttl
+		return Cmd{"SET", key, s.next(), "IFEQ", s.Value, "PX", ttlArg(ms), "GET"}
 	}
 	if by == wire.ByDELEX {
 		return Cmd{"DELEX", key, "IFEQ", s.Value}
@@ -83,15 +86,15 @@ func (s *task) compares(by wire.Removal, key any) Cmd {
 	return Cmd{"DELIFEQ", key, s.Value}
 }
 
-// compare has the server compare for all of list. It returns those of which the server says that it has no such command,
-// and those for which it has no room. Neither ran.
+// compare sends the comparing commands of list. It returns the tasks refused for an unknown command, and the
+// tasks refused for memory. Neither ran.
 func (c *Conn) compare(list []*task, by wire.Removal) (lacking, full []*task) {
 	if len(list) == 0 {
 		return nil, nil
 	}
 	w := c.wire.Compose(8 * len(list))
 	for _, s := range list {
-		m := s.compares(by, c.boxed(s.Key, nil))
+		m := s.comparing(by, c.keyArg(s.Key, nil))
 		if s.sent = 1; s.Draw {
 			w.Add("MULTI")
 			s.sent = 4
@@ -111,9 +114,9 @@ func (c *Conn) compare(list []*task, by wire.Removal) (lacking, full []*task) {
 	for _, s := range list {
 		c.compared(s, all[:s.sent:s.sent])
 		switch all = all[s.sent:]; {
-		case s.replies == nil && (answer.Lacks(s.err) || answer.Misused(s.err)): // of the word IFEQ
+		case s.replies == nil && (answer.Lacks(s.err) || answer.Misused(s.err)): // the server does not know the word IFEQ
 			lacking = append(lacking, s)
-		case s.replies == nil && answer.Of(s.err) == answer.Memory: // there may be for what only moves the end
+		case s.replies == nil && answer.Of(s.err) == answer.Memory: // EXPIRE needs none
 			full = append(full, s)
 		case s.err == nil && s.removes():
 			if c.wire.Compares.Answers(by); s.replies[0] == int64(0) {
@@ -121,15 +124,15 @@ func (c *Conn) compare(list []*task, by wire.Removal) (lacking, full []*task) {
 			}
 		}
 	}
-	c.lookAt(refused)
+	c.readRefused(refused)
 	return lacking, full
 }
 
-// compared notes what the server answered to s.
+// compared judges the server's answer to s.
 func (c *Conn) compared(s *task, replies []any) {
 	if s.Draw {
 		if replies, s.err = c.wire.Transacted(replies); s.err == nil && replies == nil {
-			s.err = ErrAborted // nothing was watched; but if EXEC says so, it did not run
+			s.err = ErrAborted // no key was watched; but an EXEC that answers nil did not run
 		}
 		if s.err != nil {
 			return
@@ -144,7 +147,7 @@ func (c *Conn) compared(s *task, replies []any) {
 	}
 	was, err := redis.String(replies[0], nil)
 	switch exists := err == nil; {
-	case replies[0] == "OK" || err != nil && err != redis.ErrNil: // it does not tell
+	case replies[0] == "OK" || err != nil && err != redis.ErrNil: // not the old value
 		s.err = fmt.Errorf("setnxlock: SET … IFEQ … GET is answered %.40q, not as by Redis", fmt.Sprint(replies[0]))
 	case !exists || was != s.Value && was != s.next():
 		s.err = lostTo(s.Key, was, exists)
@@ -153,24 +156,25 @@ func (c *Conn) compared(s *task, replies []any) {
 	}
 }
 
-// lookAt finds out what the keys hold that did not hold the values of list.
-func (c *Conn) lookAt(list []*task) {
+// readRefused reads the keys of refused removals, for the error: the server only said that they did not hold
+// the values.
+func (c *Conn) readRefused(list []*task) {
 	if len(list) == 0 {
 		return
 	}
 	w := c.wire.Compose(len(list))
 	for _, s := range list {
-		w.Add("GET", c.boxed(s.Key, nil))
+		w.Add("GET", c.keyArg(s.Key, nil))
 	}
 	replies, err := w.Replies()
-	if err != nil { // the removal was answered all the same
+	if err != nil { // the removal itself was answered
 		fail(list, ErrLost)
 		return
 	}
-	fail(holding(list, replies), ErrAborted) // it is there after all
+	fail(holding(list, replies), ErrAborted) // the value is there after all
 }
 
-// compareOtherwise carries out list on a server that does not compare by itself.
+// compareOtherwise carries out list by Script, and by Watch where scripts are refused.
 func (c *Conn) compareOtherwise(list []*task) {
 	for _, s := range list {
 		s.replies, s.err = nil, nil

@@ -7,8 +7,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// InspectToken reads a key that holds a token and whose TTL is the lease: one round trip. unit is
-// the unit in which it asks for the TTL: a second or, since Redis 2.6, a millisecond.
+// InspectToken reads a lock with a token as its value and a TTL as its lease, in one round trip. It asks for
+// the TTL in unit: a second or, since Redis 2.6, a millisecond.
 func (c *Conn) InspectToken(now time.Time, key string, unit time.Duration) (State, error) {
 	s := State{Key: key, Status: StatusFree, TTL: NoTTL}
 	ttl := "TTL"

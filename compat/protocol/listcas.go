@@ -9,21 +9,23 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
-// ListCAS is the condition kept by list commands, Redis 2.0 and later, in one round trip: a transaction for each key.
-// Package listcas has the commands, and the reasons for each of them.
+// ListCAS compares by list commands: Redis 2.0 and later. One round trip, with a transaction for each key.
+// Package listcas has the commands, and the reason for each of them.
 //
-// The change removes the key or puts a new value on it. It is ErrLost if the key holds anything else or nothing, and then
-// changes nothing but what stands behind the first command; ErrInvalid, before anything is sent, if the condition can't
-// compare; the server's error if it refused a command. A replaced key is left without a TTL.
+// The change removes the key or puts a new value on it, and leaves a replaced key without a TTL. It ends with
 //
-// Before 2.6.5 a server that runs out of memory within the transaction may delete the old
-// value and refuse the new one: that is ErrLost, with the refusal.
+//   - [ErrLost] if the key holds another value or none: only the commands behind the change's first one have run;
+//   - [ErrInvalid], before anything is sent, if lists can't compare ([CanCompare]) or can't make the change;
+//   - the server's error if the server refused a command.
+//
+// Before Redis 2.6.5 a server that runs out of memory within the transaction may delete the old value and
+// refuse the new one: the change ends with ErrLost, and the refusal.
 var ListCAS Condition = lists{}
 
 type lists struct{}
 
-// CanCompare returns [ErrInvalid] for a key or a value that [ListCAS] can't compare: a key of more than 1,024 bytes, and a
-// value that is empty or equal to the key.
+// CanCompare returns [ErrInvalid] if [ListCAS] can't compare: for a key of more than 1,024 bytes, an empty
+// value, or a value equal to the key.
 func CanCompare(key, value string) error {
 	if err := listcas.Check(key, value); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -57,7 +59,7 @@ func (by lists) carryOut(c *Conn, list []*task) {
 	}
 }
 
-// byLists is the transaction that carries out s.
+// byLists returns the transaction for s.
 func (s *task) byLists() ([][]any, error) {
 	next, more := "", [][]any(nil)
 	if !s.removes() {
@@ -78,13 +80,13 @@ func (s *task) byLists() ([][]any, error) {
 	return listcas.Commands(Aux, s.Key, s.Value, next, more), nil
 }
 
-// listed says by the replies whether the key was removed, or the new value is on it.
+// listed judges the replies to a transaction of byLists: was the key removed, or is the new value on it?
 func (c *Conn) listed(s *task, replies []any) ([]any, error) {
 	replies, err := c.wire.Transacted(replies)
 	if err != nil {
 		return nil, err
 	}
-	if replies == nil { // the connection was under a WATCH, and somebody touched the key
+	if replies == nil { // the connection was under a WATCH, and another client touched the key
 		lists{}.carryOut(c, []*task{s})
 		return s.replies, s.err
 	}
@@ -97,7 +99,7 @@ func (c *Conn) listed(s *task, replies []any) ([]any, error) {
 	case err == nil && set != int64(1):
 		return nil, fmt.Errorf("%w: %q: deleted, but not replaced: %w", ErrLost, s.Key, listcas.Refusal(replies))
 	case err != nil && set == int64(1):
-		// It was not there, and what keeps MSETNX from making it was refused.
+		// The key did not exist, and the server refused the command that keeps MSETNX from making it.
 		next, _ := s.replaces()
 		if _, undone := c.Run(Change{If: ListCAS, Key: s.Key, Value: next}); undone != nil {
 			err = fmt.Errorf("%w; %w", err, undone)
@@ -110,7 +112,7 @@ func (c *Conn) listed(s *task, replies []any) ([]any, error) {
 	return replies, answer.First(replies)
 }
 
-// emptied says by the replies whether the key was deleted.
+// emptied returns nil if the replies prove the old value removed.
 func (c *Conn) emptied(s *task, replies []any) error {
 	held, list, err := listcas.Read(replies)
 	if list {

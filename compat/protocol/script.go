@@ -7,20 +7,18 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
-// Script is the condition kept by a script, Redis 2.6 and later where scripts are allowed. One round
-// trip:
+// Script compares in a Lua script: Redis 2.6 and later, where scripts are allowed. One round trip:
 //
-//	EVALSHA sha 1 key value arguments…     [nil value]: not ours, and what the key holds; nil: gone meanwhile
+//	EVALSHA sha 1 key value arguments…     [nil value]: lost, and the key's value; nil: gone meanwhile
 //
-// Package script makes it of the change's commands.
-//
-// A server that does not know it yet, or has forgotten it (a restart, a failover, SCRIPT
-// FLUSH), answers NOSCRIPT without having run anything, and gets the source.
+// Package script makes the script of the change's commands. A server that does not know the script yet, or has
+// forgotten it (a restart, a failover, SCRIPT FLUSH), answers NOSCRIPT and runs nothing. It then gets the
+// source.
 var Script Condition = scripted{}
 
 type scripted struct{}
 
-// carryOut sends scripts by their hashes, and those that the server does not know with their sources.
+// carryOut sends scripts by their hashes, and unknown ones with their sources.
 func (scripted) carryOut(c *Conn, list []*task) {
 	for _, name := range []string{"EVALSHA", "EVAL"} {
 		w := c.wire.Compose(6 * len(list))
@@ -45,7 +43,7 @@ func (scripted) carryOut(c *Conn, list []*task) {
 	}
 }
 
-// scripted notes what a script returned: the replies to its commands, one or a list.
+// scripted judges the result of a script: the replies to its commands, one or a list.
 func (s *task) scripted(returned []any) {
 	s.replies, s.err = nil, nil
 	switch r := returned[0].(type) {

@@ -9,10 +9,10 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// Whole returns ttl in units of time.Second, or of time.Millisecond for Redis 2.6 and later. It
-// rounds up, because a key must not end before the lease does. A ttl below one unit is
-// [ErrInvalid]: servers before 2.6 count in seconds only, and rounded down it would be EXPIRE key
-// 0, which deletes the key under its holder (tx/zero-ttl).
+// Whole returns ttl in units of time.Second, or of time.Millisecond for Redis 2.6 and later. It rounds up: a
+// key must not end before its lease does. It returns [ErrInvalid] for a ttl below one unit. Servers before 2.6
+// count in seconds only: rounded down, such a ttl would become EXPIRE key 0, and delete the key under its
+// holder (tx/zero-ttl).
 func Whole(ttl, unit time.Duration) (int64, error) {
 	if ttl < unit {
 		return 0, fmt.Errorf("%w: a ttl of %v is shorter than the %v that this lock counts in", ErrInvalid, ttl, unit)
@@ -24,21 +24,21 @@ func Whole(ttl, unit time.Duration) (int64, error) {
 	return n, nil
 }
 
-// SetEx is the command that makes key with value and a TTL, in milliseconds
-// (PSETEX: Redis 2.6) or in whole seconds. Errors are Whole's.
+// SetEx returns the command to set key to value with a TTL, in milliseconds (PSETEX: Redis 2.6) or in whole
+// seconds. Its errors are [Whole]'s.
 func SetEx(millis bool, key, value any, ttl time.Duration) (Cmd, error) {
 	m := Cmd{"SETEX", key, nil, value}
 	return m, m.count(millis, "PSETEX", ttl)
 }
 
-// Expire is the command that sets key's TTL, in milliseconds (PEXPIRE: Redis 2.6) or in whole
-// seconds. Errors are [Whole]'s.
+// Expire returns the command to set key's TTL, in milliseconds (PEXPIRE: Redis 2.6) or in whole seconds. Its
+// errors are [Whole]'s.
 func Expire(millis bool, key any, ttl time.Duration) (Cmd, error) {
 	m := Cmd{"EXPIRE", key, nil}
 	return m, m.count(millis, "PEXPIRE", ttl)
 }
 
-// count puts ttl in, in seconds, or in milliseconds under the name that has them.
+// count puts ttl into m: in seconds, or in milliseconds and with the other name.
 func (m Cmd) count(millis bool, name any, ttl time.Duration) error {
 	var n int64
 	var err error
@@ -48,12 +48,13 @@ func (m Cmd) count(millis bool, name any, ttl time.Duration) error {
 	} else {
 		n, err = Whole(ttl, time.Second)
 	}
-	m[2] = boxed(n)
+	m[2] = ttlArg(n)
 	return err
 }
 
-// boxed is n as an argument. Most programs ask for one ttl again and again: it is kept.
-func boxed(n int64) any {
+// ttlArg converts n to an argument. Most programs ask for one ttl again and again: ttlArg keeps the last and
+// allocates once.
+func ttlArg(n int64) any {
 	last := lastTTL.Load()
 	if m, ok := last.(int64); ok && m == n {
 		return last
@@ -64,9 +65,9 @@ func boxed(n int64) any {
 
 var lastTTL atomic.Value
 
-// ReadTTL returns the duration in a reply to TTL or PTTL, which counts in unit, or [NoTTL]. Before
-// Redis 2.8 the reply for a missing key is the same as for a key without a TTL: read the value in
-// the same write to tell them apart.
+// ReadTTL returns the duration in a reply to TTL or PTTL, counted in unit, or [NoTTL]. Before Redis 2.8 the
+// reply for a missing key is the same as for a key without a TTL: read the value in the same write to tell them
+// apart.
 func ReadTTL(reply any, unit time.Duration) (time.Duration, error) {
 	n, err := redis.Int64(reply, nil)
 	if err != nil {
@@ -75,7 +76,7 @@ func ReadTTL(reply any, unit time.Duration) (time.Duration, error) {
 	if n < 0 {
 		return NoTTL, nil
 	}
-	if n > int64(math.MaxInt64/unit) { // some clients mean "for ever"
+	if n > int64(math.MaxInt64/unit) { // some clients write such a TTL for "for ever"
 		return math.MaxInt64, nil
 	}
 	return time.Duration(n) * unit, nil

@@ -2,15 +2,15 @@ package protocol
 
 import "github.com/gomodule/redigo/redis"
 
-// Unguarded is the condition as the first locks kept it: they looked, and then acted. Any Redis, and any
-// proxy. Two round trips, for one key or many:
+// Unguarded compares as the first locks did: they looked, and then acted. Any Redis, and any proxy. Two round
+// trips, for one key or many:
 //
-//	GET key; …             not the value: ErrLost
-//	commands…              on whatever the key holds by now; with MULTI and EXEC if they draw a number
+//	GET key; …             another value: ErrLost
+//	commands…              without a comparison; in MULTI and EXEC if the change takes a fence
 //
-// In between the lease may end and another client take the key: that client's lock is then
-// extended or deleted (getset/paused-release, set/compare-then-del). A GETSET at least tells
-// what it has written over. Use it where nothing else runs.
+// Between the two, the lease may end and another client take the key: the commands then extend or delete the
+// other client's lock (getset/paused-release, set/compare-then-del). A GETSET at least returns the overwritten
+// value. Use Unguarded where no other Condition runs.
 var Unguarded Condition = unguarded{}
 
 type unguarded struct{}
@@ -18,7 +18,7 @@ type unguarded struct{}
 func (unguarded) carryOut(c *Conn, list []*task) {
 	w := c.wire.Compose(len(list))
 	for _, s := range list {
-		w.Add("GET", c.boxed(s.Key, nil))
+		w.Add("GET", c.keyArg(s.Key, nil))
 	}
 	held, err := w.Replies()
 	if err != nil {
@@ -57,7 +57,7 @@ func (unguarded) carryOut(c *Conn, list []*task) {
 	}
 }
 
-// overwrote is ErrLost if a GETSET has written over another value than the one it was to.
+// overwrote ends s with ErrLost if its GETSET has overwritten another client's value.
 func (s *task) overwrote() {
 	if len(s.Do) == 0 || !named(s.Do[0], "GETSET") || len(s.replies) == 0 {
 		return

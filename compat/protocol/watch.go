@@ -6,21 +6,21 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
-// aborts is how often an EXEC may be aborted before its change is given up.
+// aborts limits how often the EXEC of one change may abort.
 const aborts = 8
 
-// Watch is the condition kept by WATCH, Redis 2.2 and later. Two round trips, for one key or many:
+// Watch compares under WATCH: Redis 2.2 and later. Two round trips, for one key or many:
 //
-//	WATCH k…; GET k; …         not the value: ErrLost; none of them: UNWATCH
-//	MULTI; commands…; EXEC     nil: somebody touched a key in between
+//	WATCH k…; GET k; …         another value: ErrLost; no key with its value: UNWATCH
+//	MULTI; commands…; EXEC     nil: another client touched a key in between
 //
-// An EXEC that aborts while the key still holds the value was aborted by a renewal of ours, by
-// a repair, or by a server that counts a refused SETNX as a touch
-// (tx/renewal-aborts-release, tx/contender-aborts-release): it did not run, and is tried
-// again, a few times. Of many keys each half is tried by itself, so that one that somebody keeps
-// touching does not keep the others from being extended. The commands must not make the key for
-// anybody else: before Redis 6.0.9 a watched key may expire without EXEC noticing
-// (tx/extend-resurrects), and then nobody else has had it since.
+// An EXEC may abort although the key still holds the value: after a renewal of ours or a repair, or on a server
+// that counts a refused SETNX as a touch (tx/renewal-aborts-release, tx/contender-aborts-release). An aborted
+// EXEC did not run, and Watch tries again, a few times. Of many keys, Watch tries each half separately: a key
+// that is touched again and again must not keep the others from their extension.
+//
+// The commands may make the key for its holder, and for no other client: before Redis 6.0.9 a watched key may
+// expire unnoticed by EXEC (tx/extend-resurrects). No other client has had the key since.
 var Watch Condition = watch{}
 
 type watch struct{}
@@ -72,12 +72,16 @@ func (by watch) carryOut(c *Conn, list []*task) {
 	}
 }
 
-// CompareAndSet is for a condition on several keys, or on more than their values: it sends read (nil: a GET of each key)
-// under a WATCH of keys, and runs in one EXEC what decide makes of the replies, which may be a server's errors. If decide
-// returns an error, nothing is run. An EXEC that was aborted did not run: somebody touched one of the keys, which may have
-// been an extension of our own (tx/renewal-aborts-release). It is asked again then, a few times; then it is [ErrAborted].
-// The commands must not make a key for anybody else: before Redis 6.0.9 a watched key may expire without EXEC noticing
-// (tx/extend-resurrects), and then nobody else has had it since.
+// CompareAndSet changes keys under a condition on several keys, or on more than their values. It sends read
+// (nil: a GET of each key) under a WATCH of keys, passes the replies to decide, and runs the commands of decide
+// in one EXEC. The replies may be a server's errors. If decide returns an error, nothing runs.
+//
+// An aborted EXEC did not run: a client touched one of the keys, perhaps by an extension of our own
+// (tx/renewal-aborts-release). CompareAndSet then asks decide again, a few times, and at last returns
+// [ErrAborted].
+//
+// The commands may make a key for its holder, and for no other client: before Redis 6.0.9 a watched key may
+// expire unnoticed by EXEC (tx/extend-resurrects). No other client has had the key since.
 func (c *Conn) CompareAndSet(keys []string, read []Cmd, decide func(replies []any) ([]Cmd, error)) ([]any, error) {
 	done, err := c.underWatch(aborts, keys, read, func(replies []any) (w wire.Write, err error) {
 		cmds, err := decide(replies)
@@ -93,14 +97,14 @@ func (c *Conn) CompareAndSet(keys []string, read []Cmd, decide func(replies []an
 	return done, err
 }
 
-// underWatch carries out in one EXEC what decide composes of the replies to read under a WATCH of keys. Its replies may be
-// a server's errors; the error is EXEC's own, decide's, or the connection's.
+// underWatch sends read under a WATCH of keys, and runs the Write that decide composes in one EXEC. The replies
+// may be a server's errors. The returned error is EXEC's own, decide's, or the connection's.
 func (c *Conn) underWatch(tries int, keys []string, read []Cmd, decide func(replies []any) (wire.Write, error)) ([]any, error) {
 	for range tries {
 		w := c.wire.Compose(2*len(keys) + wire.Arguments(read))
 		watched := w.Args
 		for _, k := range keys {
-			watched = append(watched, c.boxed(k, nil))
+			watched = append(watched, c.keyArg(k, nil))
 		}
 		w.Put("WATCH", watched)
 		wire.All(&w, read)
@@ -127,20 +131,20 @@ func (c *Conn) underWatch(tries int, keys []string, read []Cmd, decide func(repl
 	return nil, ErrAborted
 }
 
-// pinnedRelease is the release of a key over a connection that has watched it since it held the value: there is nothing
-// left to compare. One round trip, and no WATCH is left.
+// pinnedRelease releases a key over the pinned connection, which has watched the key since it held the value:
+// nothing is left to compare. One round trip, and no WATCH is left.
 //
-//	MULTI; GET key; DEL key; EXEC      nil: touched, and perhaps ours for all that: it is compared
+//	MULTI; GET key; DEL key; EXEC      nil: touched, and perhaps still ours: Watch compares
 //
-// GET reaps a key that has expired unnoticed, which a DEL alone would count before Redis 2.8.10. It reports whether s is
-// one, and the EXEC was not aborted.
+// GET reaps a key that has expired unnoticed: before Redis 2.8.10 a DEL alone would count it. pinnedRelease
+// reports false if s is no such release, or its EXEC was aborted.
 func (c *Conn) pinnedRelease(s *task) bool {
 	if !c.wire.Pinned || !s.Watches() || !s.removes() || s.single() {
 		return false
 	}
 	w := c.wire.Compose(2)
 	w.Add("MULTI")
-	w.Add("GET", c.boxed(s.Key, nil))
+	w.Add("GET", c.keyArg(s.Key, nil))
 	s.add(c, &w)
 	w.Add("EXEC")
 	done, err := w.Replies()

@@ -9,43 +9,44 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
-// A Cmd is a command and its arguments: Cmd{"EXPIRE", key, 30}.
+// A Cmd holds a command and its arguments: Cmd{"EXPIRE", key, 30}.
 type Cmd []any
 
-// A Write is commands that travel together: one round trip. Those in Do decide. They run in
-// MULTI/EXEC if Exec is set or a fence is drawn; if [Conn.Watch] was called before, the EXEC does
-// nothing when another client has touched the key.
+// A Write sends commands together, in one round trip. The commands in Do decide its outcome. They run in
+// MULTI/EXEC if Exec or Draw is set. After [Conn.Watch] the EXEC does nothing if another client has touched the
+// key.
 type Write struct {
 	Before []Cmd
 	Do     []Cmd
 	Exec   bool
-	Draw   bool // INCR Aux(key, "fence") in the EXEC
+	Draw   bool // take a fence: INCR Aux(key, "fence") in the EXEC
 	After  []Cmd
 
 	// Read reads the key after everything else.
 	Read bool
 
-	// Pins says that the connection may stay with the lease, under a WATCH that is begun before that read: so the lease can
-	// be released in one round trip. Nothing is to be sent after this Write, and nobody else writes the lease's value.
+	// Pins says that the connection may stay with the lease, under a WATCH begun before the read: the lease can
+	// then be released in one round trip. The algorithm must send nothing after this Write, and no other client
+	// may write the lease's value.
 	Pins bool
 }
 
-// Written is what the server answered to a [Write].
+// Written holds the server's answers to a [Write].
 type Written struct {
 	Before []any
 	Done   []any // replies to Do; nil if an EXEC was aborted
-	Fence  int64 // the number that was drawn
+	Fence  int64 // the fence taken by Draw
 	Seen   Reading
 }
 
-// Write sends m, which is about key. The error is either the connection's, after which any of the
-// commands may have run, or the first that the server answered to m.Do.
+// Write sends m for key. It returns the connection's error, after which any of the commands may have run, or
+// the first error among the replies to m.Do.
 func (c *Conn) Write(key string, m Write) (Written, error) {
 	own := len(m.Do)
-	if c.along != nil {
-		m.Do, c.alongside = append(m.Do[:own:own], c.along...), nil
+	if c.extra != nil {
+		m.Do, c.replies = append(m.Do[:own:own], c.extra...), nil
 	}
-	exec, pins := m.Exec || m.Draw || c.along != nil, c.wire.Pins && m.Pins
+	exec, pins := m.Exec || m.Draw || c.extra != nil, c.wire.Pins && m.Pins
 	reads := m.Read || pins
 	w := c.wire.Compose(wire.Arguments(m.Before) + wire.Arguments(m.Do) + wire.Arguments(m.After) + 3)
 	wire.All(&w, m.Before)
@@ -62,7 +63,7 @@ func (c *Conn) Write(key string, m Write) (Written, error) {
 	wire.All(&w, m.After)
 	var k any
 	if reads {
-		k = c.boxed(key, m.Do)
+		k = c.keyArg(key, m.Do)
 	}
 	if pins {
 		w.Add("WATCH", k)
@@ -94,14 +95,14 @@ func (c *Conn) Write(key string, m Write) (Written, error) {
 			out.Done = out.Done[:last]
 		}
 	}
-	if c.along != nil && out.Done != nil && err == nil {
-		out.Done, c.alongside = out.Done[:own], out.Done[own:]
+	if c.extra != nil && out.Done != nil && err == nil {
+		out.Done, c.replies = out.Done[:own], out.Done[own:]
 	}
 	return out, err
 }
 
-// Fence returns the fence that an INCR of Aux(key, "fence") drew; drawn is its reply, or the same digits as
-// a string. The error says that the counter is at no number that a fence can be.
+// Fence returns the fence in drawn: the reply to an INCR of Aux(key, "fence"), or the same digits as a string.
+// It returns an error if the counter can't give a fence: it is no number, or below 1.
 func (c *Conn) Fence(key string, drawn any) (int64, error) {
 	if e, refused := drawn.(redis.Error); refused {
 		return 0, noFence(key, e)
@@ -113,16 +114,15 @@ func (c *Conn) Fence(key string, drawn any) (int64, error) {
 	return n, err
 }
 
-// noFence is why there is none.
 func noFence(key string, why error) error {
 	return fmt.Errorf("setnxlock: no fence can be drawn for %q: %w", key, why)
 }
 
-// A Reading is what a write that ended with GET saw of the key.
+// A Reading shows the key as a Write read it, after all its commands.
 type Reading struct{ of wire.Seen }
 
-// Value is what the key held; exists is false if there was no such key. The error is
-// ErrForeign if it is not a string, or the server's refusal.
+// Value returns the key's value; exists is false if there was no such key. The error is ErrForeign for a key
+// that is not a string, or the server's refusal.
 func (r Reading) Value(key string) (value string, exists bool, err error) {
 	if e, refused := r.of.Watch.(redis.Error); refused {
 		return "", false, e
@@ -137,17 +137,17 @@ func (r Reading) Value(key string) (value string, exists bool, err error) {
 // Holds reports whether the key held value.
 func (r Reading) Holds(value string) bool { return r.of.Holds(value) }
 
-// Gone reports whether the key was seen, and did not hold value.
+// Gone reports whether the key was read, and did not hold value.
 func (r Reading) Gone(value string) bool {
 	_, refused := r.of.Get.(redis.Error)
 	return !refused && !r.Holds(value)
 }
 
-// Watches reports that the reading was made under a WATCH.
+// Watches reports whether the connection was under a WATCH at the reading.
 func (r Reading) Watches() bool { return r.of.Watch == "OK" }
 
-// Refused is the error of an attempt on key that was refused: a *HeldError with the value
-// that was seen, or ErrForeign if the key is not a string.
+// Refused returns the error of a refused attempt on key: a *HeldError with the value on the key, or ErrForeign
+// if the key is not a string.
 func (r Reading) Refused(key string) error {
 	value, _, err := r.Value(key)
 	if err != nil {
@@ -156,17 +156,16 @@ func (r Reading) Refused(key string) error {
 	return &HeldError{Key: key, Value: value}
 }
 
-// Pipe sends cmds in one write and returns their replies in order. If the server answers one of
-// them with an error, that is a [redis.Error] in its place. The returned error is the connection's;
-// any of the commands may then have run.
+// Pipe sends cmds in one write and returns their replies in order. A server's error stands among the replies, as a
+// [redis.Error]. The returned error is the connection's: any of the commands may then have run.
 func (c *Conn) Pipe(cmds ...Cmd) ([]any, error) {
 	w := c.wire.Compose(wire.Arguments(cmds))
 	wire.All(&w, cmds)
 	return w.Replies()
 }
 
-// Exec runs cmds in one MULTI/EXEC, in one write, and returns their replies, nil if EXEC did
-// nothing because a watched key was touched. The error is the first one among the server's replies:
+// Exec runs cmds in one MULTI/EXEC, in one write, and returns their replies. It returns nil if EXEC did
+// nothing: another client had touched a watched key. The error is the first error among the server's replies:
 // before Redis 2.6.5 the other commands have run all the same (tx/half-queued).
 func (c *Conn) Exec(cmds ...Cmd) ([]any, error) {
 	w := c.wire.Compose(wire.Arguments(cmds))
@@ -181,7 +180,7 @@ func (c *Conn) Exec(cmds ...Cmd) ([]any, error) {
 // Watch starts to WATCH key and reads it, in one write. exists is false if there is no such key.
 // (On Redis 2.2.0–2.2.9 this read makes the server notice an expired key; a SETNX does not.)
 func (c *Conn) Watch(key string) (value string, exists bool, err error) {
-	k := c.boxed(key, nil)
+	k := c.keyArg(key, nil)
 	replies, err := c.Pipe(Cmd{"WATCH", k}, Cmd{"GET", k})
 	if err != nil {
 		return "", false, err
@@ -197,16 +196,17 @@ func (c *Conn) Watch(key string) (value string, exists bool, err error) {
 	return value, true, err
 }
 
-// Unwatch ends a WATCH, if there is one, that no EXEC will end. A connection that returned to a pool under WATCH
-// could abort its next user's EXEC (tx/stale-watch-in-pool).
+// Unwatch ends a WATCH without an EXEC. A connection that returned to a pool under WATCH could abort its next
+// user's EXEC (tx/stale-watch-in-pool).
 func (c *Conn) Unwatch() {
 	if c.wire.Session.Watching {
 		c.Do("UNWATCH") //nolint:errcheck // a dead connection watches nothing
 	}
 }
 
-// boxed is key as an argument: the one that stands in cmds, or the one of the step before.
-func (c *Conn) boxed(key string, cmds []Cmd) any {
+// keyArg converts key to an argument without an allocation, if it can: it takes the argument from cmds, or from
+// the call before.
+func (c *Conn) keyArg(key string, cmds []Cmd) any {
 	for _, m := range cmds {
 		for _, arg := range m[1:] {
 			if s, ok := arg.(string); ok && s == key {
@@ -220,7 +220,7 @@ func (c *Conn) boxed(key string, cmds []Cmd) any {
 	return c.key
 }
 
-// named reports whether m is the command of that name.
+// named reports whether m runs the command name, in upper or lower case.
 func named(m Cmd, name string) bool {
 	s, ok := m[0].(string)
 	return ok && strings.EqualFold(s, name)

@@ -11,13 +11,12 @@ import (
 	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
-// The server of the model keeps one key. A message that was delayed reaches it at any later
-// time, and a stranger takes the key as soon as its time has run out: by the server's clock,
-// which runs a hundredth faster than ours.
+// The model's server keeps one key. A delayed message reaches the server at any later time. A stranger takes
+// the key as soon as its lease has run out by the server's clock, which runs a hundredth faster than ours.
 type message struct {
-	if_, value string // compare, and what is put on the key
+	if_, value string // the value to compare with, and the new value
 	ttl        time.Duration
-	touched    int // it runs only if nothing touched the key since, as under WATCH; -1: it compares by value alone
+	touched    int // run only if the key was not touched since, as under WATCH; -1: compare by value alone
 	removes    bool
 }
 
@@ -40,10 +39,10 @@ type world struct {
 
 const (
 	long  = 60 * time.Second
-	short = 10 * time.Second // time passes by half of it, too
+	short = 10 * time.Second // time passes in steps of half of it, too
 )
 
-// fast is how long a server keeps a key for ttl, by our clock.
+// fast returns how long the server keeps a key for ttl, by our clock.
 func fast(ttl time.Duration) time.Duration { return ttl * 100 / 101 }
 
 func start(v variant, act func(*State, Event) Verdict) *world {
@@ -69,11 +68,11 @@ func values(s *State) (all []string) {
 func (w *world) clone() *world {
 	c := *w
 	c.late, c.known, c.story = slices.Clone(w.late), slices.Clone(w.known), slices.Clone(w.story)
-	c.s.doubts = slices.Clone(w.s.doubts)
+	c.s.unresolved = slices.Clone(w.s.unresolved)
 	return &c
 }
 
-// run has the server run m, if its condition holds.
+// run lets the server run m, if the condition of m holds.
 func (w *world) run(m message) bool {
 	w.expire()
 	if w.value != m.if_ || m.touched >= 0 && m.touched != w.touches {
@@ -98,7 +97,7 @@ func (w *world) expire() {
 func (w *world) on(k Kind, c Claim, final bool) Verdict {
 	cause, until := w.s.Cause(), w.s.Until()
 	v := w.act(&w.s, Event{Kind: k, At: w.now, Claim: c, Final: final})
-	if cause == None && w.s.Cause() == Lost && w.s.Until().After(until) && k != Done { // what is done may have come to more, and be over
+	if cause == None && w.s.Cause() == Lost && w.s.Until().After(until) && k != Done { // after Done the lease may have been longer, and over by now
 		w.fail(fmt.Sprintf("believed until %v, lost, and says until %v now", until.Sub(w.now), w.s.Until().Sub(w.now)))
 	}
 	if (k == Ask || k == Send) && v != Over && !w.now.Before(w.s.Until()) {
@@ -107,14 +106,14 @@ func (w *world) on(k Kind, c Claim, final bool) Verdict {
 	return v
 }
 
-// A variant is how the algorithm of the model extends.
+// A variant describes the extensions of an algorithm.
 type variant struct {
 	name    string
-	watch   bool // under WATCH: a touch voids what is late
+	watch   bool // under WATCH: a touch voids late messages
 	changes bool // each extension changes the value
-	rotates bool // it changes the value when asked to
+	rotates bool // an extension changes the value on request
 
-	unfenced bool // no fence is drawn: a lock may be handed off as it is
+	unfenced bool // no fence is taken: a lock may be handed off without an extension
 }
 
 var variants = []variant{
@@ -173,7 +172,7 @@ func (w *world) extend(v variant, ttl time.Duration, fate string, then Kind) {
 		if w.expire(); fate == "overtaken" {
 			w.arrive()
 		}
-		if v.watch { // an EXEC that is aborted compares anew
+		if v.watch { // after an aborted EXEC the client compares again
 			m.touched = w.touches
 		}
 		if !w.run(m) {
@@ -196,8 +195,8 @@ func (w *world) extend(v variant, ttl time.Duration, fate string, then Kind) {
 	}
 }
 
-// extended checks that an extension which was done is believed: to its end, or, if what was sent
-// before may still come after it and can't be kept from that, at least to the end that this brings.
+// extended checks that the machine believes in a done extension to its end. If an earlier extension may still
+// arrive and change that end, the machine believes at least to the changed end.
 func (w *world) extended(v variant, c Claim) {
 	want := c.Until
 	if !v.rotates {
@@ -208,8 +207,8 @@ func (w *world) extended(v variant, c Claim) {
 	}
 }
 
-// inFlight checks what is believed when the server has run an extension and its reply is still
-// on the way. That the key holds the new value is not known yet.
+// inFlight checks the believed end after the server has run an extension and before the reply arrives. The machine
+// does not know yet that the key holds the new value.
 func (w *world) inFlight() {
 	if c := w.s.Claim(); w.s.Cause() == None && w.now.Before(c.Until) && c.Until.After(w.end) {
 		w.fail(fmt.Sprintf("while the reply is on its way: believes until %v, granted until %v", c.Until.Sub(w.now), w.end.Sub(w.now)))
@@ -232,12 +231,12 @@ func (w *world) draw(v variant, c *Claim) {
 	}
 }
 
-// handedOff checks what the next holder gets, and follows that one from here on.
+// handedOff checks the lease of the next holder, and replaces the machine by the next holder's.
 func (w *world) handedOff(v variant, c Claim) {
 	if !w.now.Before(c.Until) {
 		w.fail("a lease was handed off that has run out")
 	}
-	w.settled(c.Value)
+	w.belongsToOther(c.Value)
 	if slices.Contains(w.known, c.Value) {
 		w.fail("a successor's value was known before it: " + c.Value)
 	}
@@ -251,9 +250,8 @@ func (w *world) handedOff(v variant, c Claim) {
 	w.was, w.floor = None, c.Fence
 }
 
-// settled checks what is somebody else's from now on: the key holds that value, and nothing that
-// was sent may still change it.
-func (w *world) settled(value string) {
+// belongsToOther checks a key with a new holder: the key holds value, and no late message may still change it.
+func (w *world) belongsToOther(value string) {
 	if w.value != value {
 		w.fail(fmt.Sprintf("%q has a new holder, and the key holds %q", value, w.value))
 	}
@@ -342,19 +340,19 @@ func (w *world) check(when string) {
 	if !w.s.End().Before(w.s.Until()) {
 		w.fail(when + ": the context does not end before the lease")
 	}
-	if w.s.Cause() == None { // scheduled: its end comes, whatever else
+	if w.s.Cause() == None { // the lock is scheduled: a Tick at its end must end it
 		later := w.s
-		later.doubts = slices.Clone(w.s.doubts)
+		later.unresolved = slices.Clone(w.s.unresolved)
 		if w.act(&later, Event{Kind: Tick, At: later.Until()}); later.Cause() != Lost {
 			w.fail(when + ": neither scheduled nor ended")
 		}
-		if !w.s.Leaving() && w.s.Renews() && w.s.RenewAt().IsZero() && w.s.asked.Until.IsZero() {
+		if !w.s.Leaving() && w.s.Renews() && w.s.RenewAt().IsZero() && w.s.sent.Until.IsZero() {
 			w.fail(when + ": not to be renewed any more")
 		}
 	}
 }
 
-// steps are what may happen next.
+// steps returns the possible next steps of a world.
 func steps(v variant) map[string]func(w *world) {
 	all := map[string]func(w *world){
 		"5 s pass":                   func(w *world) { w.now = w.now.Add(5 * time.Second) },
@@ -365,7 +363,7 @@ func steps(v variant) map[string]func(w *world) {
 		"the value is shown":         func(w *world) { w.known = append(w.known, w.s.Claim().Value); w.on(Disclose, Claim{}, false) },
 		"it is detached": func(w *world) {
 			if w.on(Detach, Claim{}, false) == OK && w.s.Cause() == Detached {
-				w.settled(w.s.Claim().Value)
+				w.belongsToOther(w.s.Claim().Value)
 				w.known = append(w.known, w.s.Claim().Value)
 			}
 		},
@@ -384,7 +382,7 @@ func steps(v variant) map[string]func(w *world) {
 				if secret && slices.Contains(w.known, c.Value) {
 					w.fail("a successor's value was known before it")
 				}
-				w.settled(c.Value)
+				w.belongsToOther(c.Value)
 				w.s, w.was = State{cause: Released}, Released
 				w.s.held.Fence = w.floor
 			}
@@ -404,7 +402,7 @@ func steps(v variant) map[string]func(w *world) {
 	return all
 }
 
-// key is what tells worlds apart that can go on differently.
+// key returns the same text for two worlds only if they can go on in the same ways.
 func (w *world) key() string {
 	return fmt.Sprint(w.now.Unix(), w.value, w.end.Unix(), w.touches, w.late, w.s, w.counter, w.issued, w.known, w.removed, w.floor, w.was)
 }
@@ -449,7 +447,7 @@ func explore(v variant, length int, act func(*State, Event) Verdict) (seen int, 
 	return len(known), ""
 }
 
-// Every sequence of four events; of five in make long.
+// The invariants hold after every sequence of four events; after five in the long test.
 func TestInvariants(t *testing.T) { invariants(t, 4) }
 
 func TestLongInvariants(t *testing.T) {
@@ -457,7 +455,7 @@ func TestLongInvariants(t *testing.T) {
 	invariants(t, 5)
 }
 
-// A lease has run out when either clock says so: after a suspension the monotonic one is behind.
+// A lease has run out when one of the two clocks says so: after a suspension the monotonic clock is behind.
 func TestPastByEitherClock(t *testing.T) {
 	set := func(now time.Time, seconds int64) time.Time { // the wall clock alone, whose seconds stand above 30 bits
 		*(*uint64)(unsafe.Pointer(&now)) += uint64(seconds) << 30
@@ -476,8 +474,7 @@ func TestPastByEitherClock(t *testing.T) {
 	}
 }
 
-// Whoever stood still while the lease was being shortened, and learns that it is lost, did not believe in
-// it for longer in between: neither does the lock say so afterwards.
+// A lock that is lost while it is being shortened does not claim afterwards that it was held for longer.
 func TestLostWhileItIsShortened(t *testing.T) {
 	for _, end := range []Event{{Kind: NotOurs}, {Kind: Handoff, Claim: Claim{Value: "v1", Fence: 4}}} {
 		now := time.Unix(1000, 0)
@@ -507,18 +504,18 @@ func invariants(t *testing.T, length int) {
 	}
 }
 
-// What is never answered is not asked for ever: each value that the key may hold costs a look. What keeps
-// the value may be asked again, however often.
+// Unanswered extensions with new values are sent maxUnresolved times only: each value that the key may hold costs a
+// read. Unanswered extensions with the same value have no such limit.
 func TestOpenOutcomes(t *testing.T) {
 	for _, v := range variants {
 		w := start(v, (*State).On)
-		for range 2 * most {
+		for range 2 * maxUnresolved {
 			w.extend(v, long, "late", Done)
 			w.check("after one more")
 		}
-		want := most
+		want := maxUnresolved
 		if !v.rotates {
-			want = 2 * most
+			want = 2 * maxUnresolved
 		}
 		if len(w.late) != want {
 			t.Errorf("%s: %d extensions were sent, and none answered, want %d", v.name, len(w.late), want)
@@ -526,13 +523,13 @@ func TestOpenOutcomes(t *testing.T) {
 	}
 }
 
-// A lock that is renewed outlives any number of lost replies, one after the other: also one that can't change its
-// value, so that each of the requests may still arrive.
+// A renewed lock outlives any number of lost replies, one after the other. A lock that can't change its value does
+// too, although each of its requests may still arrive.
 func TestOutlivesLostReplies(t *testing.T) {
 	for _, v := range variants {
 		w := start(v, (*State).On)
-		for n := range 4 * most {
-			ttl := long + time.Duration(n)*time.Second // as one that is extended to a deadline
+		for n := range 4 * maxUnresolved {
+			ttl := long + time.Duration(n)*time.Second // each ttl differs, as in extensions to a deadline
 			for _, fate := range []string{"late", "lost reply", "done"} {
 				w.extend(v, ttl, fate, Done)
 				w.check("after " + fate)
@@ -545,7 +542,7 @@ func TestOutlivesLostReplies(t *testing.T) {
 	}
 }
 
-// Each mutant leaves out what one fix put in: the net has to catch it.
+// Each mutant undoes one fix: the test must catch it.
 var mutants = map[string]func(s *State, e Event) Verdict{
 	"an extension of unknown outcome keeps the old end": func(s *State, e Event) Verdict {
 		if e.Kind == Unknown {
@@ -556,7 +553,7 @@ var mutants = map[string]func(s *State, e Event) Verdict{
 	"the shorter end is believed only when its reply has come": func(s *State, e Event) Verdict {
 		v := s.On(e)
 		if e.Kind == Send && v == OK {
-			s.asked = term{s.held.Until, s.held.TTL}
+			s.sent = term{s.held.Until, s.held.TTL}
 		}
 		return v
 	},
@@ -587,7 +584,7 @@ var mutants = map[string]func(s *State, e Event) Verdict{
 	},
 	"a value that was shown is handed off": func(s *State, e Event) Verdict {
 		if e.Kind == Handoff || e.Kind == Pass {
-			s.secret = true
+			s.undisclosed = true
 		}
 		return s.On(e)
 	},
@@ -613,7 +610,7 @@ var mutants = map[string]func(s *State, e Event) Verdict{
 	},
 	"a key that holds what an unknown extension asked for is lost": func(s *State, e Event) Verdict {
 		if e.Kind == NotOurs {
-			s.doubts = nil
+			s.unresolved = nil
 		}
 		return s.On(e)
 	},

@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// atOnce is how many goroutines, and so how many connections, what is due together may use.
+// atOnce limits the goroutines, and so the connections, for work that is due together.
 const atOnce = 8
 
-// AtOnce calls do for each of n, on a few goroutines, and waits for them.
+// AtOnce calls do n times on up to eight goroutines, and waits for them.
 func AtOnce(n int, do func(i int)) {
 	var next atomic.Int64
 	work := func() {

@@ -1,18 +1,18 @@
-// Package schedule does what is due at set times: it renews items, and ends those that were
-// not renewed in time. It is one heap and one timer, however many items there are: a
-// goroutine and two timers for each would be what a hundred thousand locks cost.
+// Package schedule renews items at set times, and ends items that were not renewed in time. A
+// Scheduler has one heap and one timer for any number of items: a goroutine and two timers for each
+// of a hundred thousand locks would cost too much.
 //
-// It guarantees that every item that was added and not removed is renewed or ended when its
-// time has come, by the monotonic clock or by the wall clock, whichever says so first; and
-// that what is called is called without a mutex held.
+// A Scheduler guarantees that it renews or ends every item when its time has come, unless the item was
+// removed. The monotonic clock and the wall clock both count: the first to reach the time decides. The
+// Scheduler holds no mutex while it calls Renew or End.
 //
-// The timer is never set back to a later time. An item that was removed leaves it as it is; it
-// fires for nothing, and is armed anew if there is anything to wait for. So items that come
-// and go cost no timer at all. While there are items it fires once a second at least, where the
-// clock is the computer's: a timer counts by the monotonic clock, which stands still while the
-// machine is suspended, and an end that came meanwhile is found by the wall clock then. What was
-// added before such a jump may be due before what is first by the monotonic clock: each item has
-// its place by the clock that says so first, and all are read anew when the clocks have parted.
+// The timer is never set back to a later time. A removed item leaves the timer as it is: it fires
+// for nothing, and is set again if there are other items. So items that come and go cost no timer. While
+// there are items, and the clock is the computer's, the timer fires at least once a second. The reason
+// is suspension: a timer counts by the monotonic clock, which stands still while the machine is
+// suspended, and only the wall clock shows an end in the meantime. An item added before such a jump may
+// be due before the first item by the monotonic clock. So each item has its place in the heap by the
+// earlier of both clocks, and all places are computed again when the clocks have parted.
 package schedule
 
 import (
@@ -28,48 +28,48 @@ import (
 // A Scheduler is ready to use with its Clock and its two functions set.
 type Scheduler[T any] struct {
 	Clock clock.Clock
-	Renew func(due []T)              // those whose renewal is due, or will be soon
-	End   func(item T, at time.Time) // one whose end has come; it is to be removed, or set anew
+	Renew func(due []T)              // renews items that are due now or soon
+	End   func(item T, at time.Time) // ends an item: it must Remove the item, or Set new times
 
 	mu     sync.Mutex
 	heap   []*Item[T] // the soonest first
 	timer  *clock.Timer
-	firing time.Time // when the timer fires; zero: it does not
-	base   time.Time // of what is due: when the first item came
-	asOf   time.Time // when the heap was read; every item that came later, while the clocks ran alike
-	stale  bool      // one came when they did not
+	firing time.Time // when the timer fires; zero: never
+	base   time.Time // when the first item came
+	asOf   time.Time // when the heap was ordered; later items came while the clocks ran alike, unless stale
+	stale  bool      // an item came after the clocks had parted
 	closed bool
 
 	renewing sync.WaitGroup
 }
 
-// wallCheck is how often the wall clock is looked at while there are items.
+// wallCheck is the interval of looks at the wall clock while there are items.
 const wallCheck = time.Second
 
-// parted is by how much the clocks must differ for every item to be looked at: more than what a
-// wall clock that is being corrected gains in some seconds.
+// parted is the difference between the clocks from which on all items are read again: more than a wall clock
+// gains in some seconds while it is being corrected.
 const parted = 10 * time.Millisecond
 
-// Times are what is due for an item.
+// Times say when an item is due.
 type Times struct {
 	End   time.Time
-	Renew time.Time // zero: it is not renewed, or is being renewed
+	Renew time.Time // zero: the item is not renewed, or a renewal is under way
 }
 
-// early is by how much an item may be renewed sooner, together with others: a thirtieth of a lease that is renewed
-// when a third of it has passed.
+// early returns the time by which an item may be renewed sooner, together with others: a thirtieth of a lease that
+// is renewed when a third of the lease has passed.
 func (t *Times) early() time.Duration { return t.End.Sub(t.Renew) / 20 }
 
-// An Item is Of's place in the heap. The scheduler's mutex guards the rest.
+// An Item holds Of's place in the heap. The scheduler's mutex guards the other fields.
 type Item[T any] struct {
 	Of T
 
 	times Times
-	due   time.Duration // when something is to be done, from the scheduler's base on, in readings of one moment
-	index int           // in the heap, from 1; 0: it is not in it
+	due   time.Duration // the earlier of both times, since base; readings of both clocks at one moment, asOf
+	index int           // in the heap, from 1; 0: not in the heap
 }
 
-// read sets when something is to be done, by the clock that says so first, as they are now.
+// read computes due from both times and both clocks, as the clocks are now.
 func (i *Item[T]) read(base, now time.Time) {
 	i.due = sooner(i.times.End, now).Sub(base)
 	if t := i.times.Renew; !t.IsZero() {
@@ -77,7 +77,7 @@ func (i *Item[T]) read(base, now time.Time) {
 	}
 }
 
-// sooner is t by the clock that says it first, as they are now.
+// sooner returns t by the clock that reaches t first, as the clocks are now.
 func sooner(t, now time.Time) time.Time {
 	mono, wall := t.Sub(now), t.Round(0).Sub(now.Round(0))
 	if mono == wall {
@@ -86,7 +86,7 @@ func sooner(t, now time.Time) time.Time {
 	return now.Add(min(mono, wall))
 }
 
-// Add puts i in the heap; at is when its times were set. After Close it does not.
+// Add puts i in the heap. at is the moment when t was made. After Close, Add returns false and does nothing.
 func (s *Scheduler[T]) Add(i *Item[T], t Times, at time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +101,7 @@ func (s *Scheduler[T]) Add(i *Item[T], t Times, at time.Time) bool {
 	return true
 }
 
-// Set moves the times of an item that is still in the heap.
+// Set changes the times of i, if i is still in the heap.
 func (s *Scheduler[T]) Set(i *Item[T], t Times, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,15 +113,14 @@ func (s *Scheduler[T]) Set(i *Item[T], t Times, at time.Time) {
 	}
 }
 
-// Remove takes i out: nothing is done for it any more.
+// Remove takes i out of the heap: i is neither renewed nor ended any more.
 func (s *Scheduler[T]) Remove(i *Item[T]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drop(i)
 }
 
-// Close lets no more items in, begins no more renewals, and returns the items that there are. They end
-// as they would.
+// Close stops Add and renewals, and returns the items in the heap. These items still end when due.
 func (s *Scheduler[T]) Close() []T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,7 +132,7 @@ func (s *Scheduler[T]) Close() []T {
 	return all
 }
 
-// fire does what is due. Renewals that come due soon after are made with it.
+// fire ends and renews the items that are due. It also renews items that are due soon, together with others.
 func (s *Scheduler[T]) fire() {
 	var ended, renew []T
 	s.mu.Lock()
@@ -145,7 +144,7 @@ func (s *Scheduler[T]) fire() {
 		t := &i.times
 		if lease.Past(now, t.End) {
 			ended = append(ended, i.Of)
-			t.End = now.Add(wallCheck) // whose End does neither is asked again
+			t.End = now.Add(wallCheck) // End is called again for an item that it neither removed nor set
 		} else if t.Renew.IsZero() || !lease.Past(now, t.Renew) && !(len(renew) > 0 && t.Renew.Before(t.End) && s.base.Add(i.due).Sub(now) <= t.early()) {
 			break
 		} else {
@@ -156,7 +155,7 @@ func (s *Scheduler[T]) fire() {
 		s.fix(i)
 	}
 	s.arm(now)
-	if s.closed { // what is held is being released
+	if s.closed { // the holders are releasing their items
 		renew = nil
 	}
 	if len(renew) > 0 {
@@ -173,11 +172,11 @@ func (s *Scheduler[T]) fire() {
 	}
 }
 
-// Wait waits for the renewals that were under way when the scheduler was closed.
+// Wait waits for the renewals under way at Close.
 func (s *Scheduler[T]) Wait() { s.renewing.Wait() }
 
-// read finds i's place as of at, and has all read anew if the clocks had parted by then, or have
-// parted since: the next to fire finds out. s.mu is held.
+// read computes i's due time as of at. If the clocks parted between asOf and at, it marks the heap as stale:
+// the next fire reads all items again. s.mu is held.
 func (s *Scheduler[T]) read(i *Item[T], at time.Time) {
 	if s.base.IsZero() {
 		s.base = at
@@ -189,7 +188,7 @@ func (s *Scheduler[T]) read(i *Item[T], at time.Time) {
 	i.read(s.base, at)
 }
 
-// reread puts the heap in order if the wall clock was set, or the machine suspended. s.mu is held.
+// reread puts the heap in order again if the wall clock was set, or the machine suspended. s.mu is held.
 func (s *Scheduler[T]) reread(now time.Time) {
 	if !s.stale && !haveParted(s.asOf, now) {
 		return
@@ -204,15 +203,15 @@ func (s *Scheduler[T]) reread(now time.Time) {
 	}
 }
 
-// haveParted reports that the clocks did not run alike between two moments.
+// haveParted reports whether one clock gained on the other between two moments.
 func haveParted(a, b time.Time) bool {
 	return (b.Round(0).Sub(a.Round(0)) - b.Sub(a)).Abs() >= parted
 }
 
-// arm sets the timer, if it does not fire soon enough. s.mu is held.
+// arm sets the timer, if the timer would fire too late. s.mu is held.
 //
-// What was still to come at that time and is not any more is done at once: a mock has been moved
-// meanwhile, and its timer would wait for its next move.
+// An item that became due between at and now is handled at once: a mock clock has been moved meanwhile, and its
+// timer would wait for the next move.
 func (s *Scheduler[T]) arm(at time.Time) {
 	if len(s.heap) == 0 {
 		return
@@ -223,7 +222,7 @@ func (s *Scheduler[T]) arm(at time.Time) {
 	}
 	d := max(s.Clock.Until(due), 0)
 	s.firing = due
-	if d > wallCheck && due != due.Round(0) { // it has a monotonic reading
+	if d > wallCheck && due != due.Round(0) { // due has a monotonic reading
 		d, s.firing = wallCheck, s.Clock.Now().Add(wallCheck)
 	}
 	if s.timer == nil {
@@ -249,11 +248,11 @@ func (s *Scheduler[T]) drop(i *Item[T]) {
 		s.fix(last)
 	}
 	if cap(s.heap) > 1024 && len(s.heap) < cap(s.heap)/4 {
-		s.heap = slices.Clip(slices.Clone(s.heap)) // what many items needed, few need not keep
+		s.heap = slices.Clip(slices.Clone(s.heap)) // few items do not keep the memory of many
 	}
 }
 
-// fix moves i to where it belongs. s.mu is held.
+// fix moves i to its place in the heap. s.mu is held.
 func (s *Scheduler[T]) fix(i *Item[T]) {
 	for i.index > 1 {
 		parent := s.heap[i.index/2-1]

@@ -13,7 +13,7 @@ import (
 	"github.com/benbjohnson/clock"
 )
 
-// A log is what was called.
+// A log records the calls of Renew and End.
 type log struct {
 	mu      sync.Mutex
 	renewed [][]string
@@ -32,7 +32,7 @@ func (l *log) End(item string, _ time.Time) {
 	l.ended = append(l.ended, item)
 }
 
-// seen is what was called so far.
+// seen returns the calls so far.
 func (l *log) seen() (renewed [][]string, ended []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,7 +44,7 @@ func newScheduler(c clock.Clock) (*Scheduler[string], *log) {
 	return &Scheduler[string]{Clock: c, Renew: l.Renew, End: l.End}, l
 }
 
-// eventually waits for what a mock's timer does on a goroutine of its own.
+// eventually waits until so holds: a mock's timer runs its function on another goroutine.
 func eventually(so func() bool) bool {
 	for end := time.Now().Add(time.Minute); !so(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
@@ -54,7 +54,7 @@ func eventually(so func() bool) bool {
 	return true
 }
 
-// What comes due soon after a renewal is renewed with it; what has an end ends then.
+// Items due soon after a renewal are renewed with it. Other items end when due.
 func TestDueTogether(t *testing.T) {
 	m := clock.NewMock()
 	s, l := newScheduler(m)
@@ -77,7 +77,7 @@ func TestDueTogether(t *testing.T) {
 	}
 }
 
-// Whatever is added, moved and removed, each that is left ends when its time comes, in order.
+// After any mix of Add, Set and Remove, the remaining items end when due, in order.
 func TestOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 3 {
@@ -127,7 +127,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// An item that its End neither removes nor moves is asked for again.
+// End is called again for an item that it neither removed nor set.
 func TestUndecided(t *testing.T) {
 	m := clock.NewMock()
 	s, l := newScheduler(m)
@@ -152,7 +152,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// Wait ends when a renewal has ended that was under way when the scheduler was closed.
+// Wait ends after the renewal that was under way at Close.
 func TestWaitForRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Scheduler[string]{Clock: clock.New(), Renew: func([]string) { time.Sleep(time.Minute) }, End: func(string, time.Time) {}}
@@ -167,7 +167,7 @@ func TestWaitForRenewals(t *testing.T) {
 	})
 }
 
-// A heap that was large does not stay so.
+// A large heap shrinks with its items.
 func TestShrinks(t *testing.T) {
 	m := clock.NewMock()
 	s, _ := newScheduler(m)
@@ -183,12 +183,12 @@ func TestShrinks(t *testing.T) {
 	}
 }
 
-// A suspended is the clock of a machine that was suspended: its timers and its monotonic
-// reading know nothing of the time that the wall clock has gone on.
+// suspended imitates the clock of a suspended machine: the wall clock goes on, the timers and the
+// monotonic reading stand still.
 type suspended struct {
 	*clock.Mock
 	base time.Time    // with a monotonic reading
-	zero time.Time    // the mock's when it was base
+	zero time.Time    // the mock's time at base
 	by   atomic.Int64 // seconds
 }
 
@@ -200,7 +200,7 @@ func (c *suspended) Now() time.Time {
 }
 func (c *suspended) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
 
-// An end that came while the machine was suspended is found within a second of its resumption.
+// An item whose end came during a suspension ends within a second of the resumption.
 func TestSuspended(t *testing.T) {
 	m := clock.NewMock()
 	c := &suspended{Mock: m, base: time.Now(), zero: m.Now()}
@@ -222,8 +222,8 @@ func TestSuspended(t *testing.T) {
 	}
 }
 
-// So is one that is not the next by the monotonic clock: what was added after the machine was
-// suspended, or what was set anew, is due before it.
+// An item whose end came during a suspension ends in time also if another item, added or set after the
+// suspension, is due before it by the monotonic clock.
 func TestSuspendedBehindOthers(t *testing.T) {
 	for name, jump := range map[string]func(c *suspended, s *Scheduler[string], l *log, a *Item[string]){
 		"added after it": func(c *suspended, s *Scheduler[string], l *log, _ *Item[string]) {
@@ -240,7 +240,7 @@ func TestSuspendedBehindOthers(t *testing.T) {
 			c.by.Store(50)
 			s.Add(&Item[string]{Of: "b"}, Times{End: c.Now().Add(30 * time.Second)}, c.Now())
 			c.Add(2 * time.Second)
-			s.Set(a, Times{End: end}, c.Now()) // as the lease has it, whose readings are older than the jump
+			s.Set(a, Times{End: end}, c.Now()) // a lease's end has readings from before the jump
 		},
 		"asked for before it, added after it": func(c *suspended, s *Scheduler[string], l *log, a *Item[string]) {
 			end, asked := a.times.End, c.Now()
@@ -279,8 +279,7 @@ func TestSuspendedBehindOthers(t *testing.T) {
 	}
 }
 
-// A leaping is a mock that another goroutine moves by an hour between a look at it and the timer
-// that is set by what was seen.
+// leaping imitates a mock that another goroutine moves by an hour after Now and before AfterFunc.
 type leaping struct{ *clock.Mock }
 
 func (c leaping) AfterFunc(d time.Duration, f func()) *clock.Timer {
@@ -288,8 +287,7 @@ func (c leaping) AfterFunc(d time.Duration, f func()) *clock.Timer {
 	return c.Mock.AfterFunc(d, f)
 }
 
-// What was still to come when an item was added, and is not when the timer has been set, is done
-// without another move of the clock.
+// An item that becomes due between Add and the setting of the timer ends without another move of the clock.
 func TestSetTooLate(t *testing.T) {
 	m := leaping{clock.NewMock()}
 	s, l := newScheduler(m)

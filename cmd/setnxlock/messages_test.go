@@ -66,7 +66,7 @@ func TestMessagesSayWhatWasSeenAndWhatToDo(t *testing.T) {
 		{"refused", at(func(*testing.T) string { return "127.0.0.1:1" }, "%s"), "can't connect to 127.0.0.1:1: connection refused", "check the address, in --redis or SETNXLOCK_REDIS, and that the server runs there", false, "connection refused"},
 		{"no such host", at(func(*testing.T) string { return "nonesuch.invalid" }, "%s"), "can't connect to nonesuch.invalid:6379: there is no host of this name", "check the address", false, "there is no host of this name"},
 		{"no such socket", at(func(*testing.T) string { return "/nonesuch.sock" }, "%s"), "can't connect to /nonesuch.sock: there is no such socket", "its path is unixsocket in the server's configuration", false, "there is no such socket"},
-		{"hangs", at(func(t *testing.T) string { return serve(t, hangs) }, "%s", "--timeout", "500ms"), "(can't connect to .*|the server does not answer): no answer( within 500ms \\(--timeout\\))?", "--timeout gives a slow server more time", false, "no answer"},
+		{"hangs", at(startPaused, "%s", "--timeout", "500ms"), "(can't connect to .*|the server does not answer): no answer( within 500ms \\(--timeout\\))?", "--timeout gives a slow server more time", false, "no answer"},
 		{"protected mode", at(startProtected, "%s"), "the server refuses.*: DENIED Redis is running in protected mode", "give the server a password \\(requirepass\\), or let it listen where its clients are \\(bind\\)", false, "DENIED"},
 		{"maxclients", at(func(t *testing.T) string {
 			full := realredis.Start(t, "--maxclients", "1")
@@ -158,6 +158,14 @@ func startProtected(t *testing.T) string {
 	realredis.Skipped(t, "an address of this machine beside the loopback's, for protected mode")
 	t.SkipNow()
 	return ""
+}
+
+// startPaused starts a server that accepts connections, and answers nothing on them.
+func startPaused(t *testing.T) string {
+	t.Helper()
+	addr := realredis.Start(t)
+	must.Get(dial(t, addr).Do("CLIENT", "PAUSE", 600_000))(t)
+	return addr
 }
 
 // startSentinel starts a real Sentinel that knows of nobody.

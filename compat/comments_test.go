@@ -19,7 +19,6 @@ var unread = map[string]bool{
 	"compat/internal/limit":    true,
 	"compat/internal/listcas":  true,
 	"compat/internal/mux":      true,
-	"compat/internal/queue":    true,
 	"compat/internal/safe":     true,
 	"compat/internal/session":  true,
 	"compat/internal/signal":   true,

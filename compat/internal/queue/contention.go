@@ -5,39 +5,39 @@ import (
 	"time"
 )
 
-// contention is what a queue knows once somebody has had to wait.
+// contention stores the knowledge of a queue about other clients, from the first wait on.
 type contention struct {
 	turns
 	looks
-	cannotHandOff bool // a lease that was handed off could not be extended: no more of it
+	cannotHandOff bool // a lease could not be extended after a hand-off: no more hand-offs
 
 	news chan struct{} // wakes the head
-	try  bool          // with it: an attempt is worth making, not just a look
+	try  bool          // wake the head for an attempt, not just for a look
 
-	listener *listener
-	woken    bool      // a wake-up came, and nobody here has made use of it yet
-	vain     bool      // the last that came was of no use: another client was faster
-	free     time.Time // until when the key is left to others
-	called   bool      // one of them was woken for that
-	front    string    // which of those who wait was to be woken next when the key was last seen to change hands
-	silent   bool      // it changes hands without that anybody is woken
+	listener   *listener
+	woken      bool      // a wake-up came, and no waiter here has used it yet
+	overtaken  bool      // another client was faster after the last wake-up
+	free       time.Time // the key is left to other clients until then
+	called     bool      // one of these clients was woken
+	nextTicket string    // the ticket to be woken next when the key last changed hands
+	silent     bool      // the key changes hands without wake-ups
 
-	// What the heads have seen of a key that nothing may ever end: the value that was read,
-	// and since when it has stood unchanged. Heads come and go with their contexts; what is
-	// seen must outlast them, or a dead key is never repaired.
+	// The heads keep the value of a key that may never end, and the time since when the value has stood
+	// unchanged. Heads come and go with their contexts. Their knowledge must outlast them, or a dead key is
+	// never repaired.
 	watched bool
 	seen    string
 	since   time.Time
 }
 
-// kept is of how many keys it is kept that others have had them.
+// kept limits the keys without a queue in Queues.known.
 const kept = 64
 
 func (qs *Queues[P]) contended(q *Queue[P]) *contention {
 	if q.contention == nil {
 		c := &contention{news: make(chan struct{}, 1)}
 		if q.contention = c; qs.Signals != nil {
-			c.unused = 2 * missed // nobody need be there who can't be woken
+			c.unused = 2 * missed // every other client may be one that can be woken
 		}
 		if q.here != nil {
 			c.begin(q.here.Since)
@@ -46,7 +46,7 @@ func (qs *Queues[P]) contended(q *Queue[P]) *contention {
 	return q.contention
 }
 
-// forget keeps what is known of other clients of q, in which nobody is left. qs.mu is held.
+// forget drops the empty queue q, and keeps its knowledge about other clients. qs.mu is held.
 func (qs *Queues[P]) forget(q *Queue[P]) {
 	switch c := q.contention; {
 	case c == nil:
@@ -65,8 +65,9 @@ func (qs *Queues[P]) forget(q *Queue[P]) {
 	}
 }
 
-// Elsewhere notes that a client elsewhere has the key: others do get their turns. changed: it took the key since the head
-// last looked. Whether a release wakes those who wait is told by the name of the one who is next: it changes.
+// Elsewhere notes that a client elsewhere has the key: others do get their turns. changed says that the client
+// took the key after the head's last look. Elsewhere also finds out whether releases wake waiters: if they do,
+// the ticket to be woken next changes with each release.
 func (qs *Queues[P]) Elsewhere(ctx context.Context, q *Queue[P], changed bool) {
 	qs.mu.Lock()
 	c := q.contention
@@ -75,14 +76,14 @@ func (qs *Queues[P]) Elsewhere(ctx context.Context, q *Queue[P], changed bool) {
 		return
 	}
 	c.began = time.Time{} // this process has no turn
-	deaf := qs.Signals == nil || c.silent || qs.Now().Before(qs.listenRetryAt)
-	if c.vain = c.vain || c.woken; c.woken || deaf {
+	cannotListen := qs.Signals == nil || c.silent || qs.Now().Before(qs.listenRetryAt)
+	if c.overtaken = c.overtaken || c.woken; c.woken || cannotListen {
 		c.used()
 	}
 	if c.woken = false; changed {
 		c.change(qs.Now(), qs.Pause)
 	}
-	asks := changed && !deaf && c.listener != nil && c.listener.registered
+	asks := changed && !cannotListen && c.listener != nil && c.listener.registered
 	qs.mu.Unlock()
 	if !asks {
 		return
@@ -90,12 +91,12 @@ func (qs *Queues[P]) Elsewhere(ctx context.Context, q *Queue[P], changed bool) {
 	next := qs.Signals.Next(ctx, q.key)
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	c.silent = next != "" && next == c.front
-	c.front = next
+	c.silent = next != "" && next == c.nextTicket
+	c.nextTicket = next
 }
 
-// Unchanged notes what the head has read, and returns for how long the same value has stood
-// there as one that is watched: that may have to be repaired.
+// Unchanged notes the value that the head has read. It returns how long the same value has stood unchanged while
+// watched: the key may need a repair.
 func (qs *Queues[P]) Unchanged(q *Queue[P], value string, watched bool, now time.Time) time.Duration {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -106,15 +107,15 @@ func (qs *Queues[P]) Unchanged(q *Queue[P], value string, watched bool, now time
 	return now.Sub(c.since)
 }
 
-// Repaired notes that it was tried: the value has to stand as long again.
+// Repaired notes an attempt to repair the key: the value must stand as long again before the next attempt.
 func (qs *Queues[P]) Repaired(q *Queue[P], now time.Time) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	qs.contended(q).since = now
 }
 
-// again reports whether this process has had one key for long, in many short turns: clients that can't be woken may have
-// been kept out. qs.mu is held.
+// again reports whether this process has had one key for long, in many short turns: it may have kept out
+// clients without wake-ups. qs.mu is held.
 func (qs *Queues[P]) again(key string, had time.Duration) bool {
 	if qs.last.key != key {
 		qs.last.key, qs.last.had = key, 0
@@ -127,23 +128,23 @@ func (qs *Queues[P]) again(key string, had time.Duration) bool {
 	return long
 }
 
-// asks reports whether a release looks for a waiter elsewhere: the first release of the process, one of a key for which
-// somebody has waited here, one of a lock that was held for the shortest pause, and else one release for each five shortest
-// pauses of holding any key. qs.mu is held.
+// asks reports whether a release looks for a waiter elsewhere. These releases do: the first of the process,
+// each of a key with contention here, and each of a lock held for the shortest pause or longer. Of the others
+// one release does for each five shortest pauses of holding any key. qs.mu is held.
 func (qs *Queues[P]) asks(q *Queue[P], had time.Duration) bool {
 	if qs.Signals == nil {
 		return false
 	}
-	qs.quiet -= had
-	asks := q != nil && q.contention != nil || had >= qs.Pause || qs.quiet <= 0
+	qs.untilAsk -= had
+	asks := q != nil && q.contention != nil || had >= qs.Pause || qs.untilAsk <= 0
 	if asks {
-		qs.quiet = 5 * qs.Pause
+		qs.untilAsk = 5 * qs.Pause
 	}
 	return asks
 }
 
-// Unwoken is for a head that has found the key free and heard no wake-up: it returns for how long the
-// client that was woken may still be on its way, or is not woken yet, because others have a moment.
+// Unwoken returns how long a head that found the key free, without a wake-up, must leave the key to the woken
+// client. That client may still be on its way, or the release may still leave the key free for a moment.
 func (qs *Queues[P]) Unwoken(q *Queue[P]) time.Duration {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -154,7 +155,7 @@ func (qs *Queues[P]) Unwoken(q *Queue[P]) time.Duration {
 	return 6 * qs.Pause
 }
 
-// CannotHandOff notes that a lock of this kind, once passed on, could not be extended.
+// CannotHandOff notes that a lock could not be extended after a hand-off.
 func (qs *Queues[P]) CannotHandOff(q *Queue[P]) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()

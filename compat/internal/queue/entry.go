@@ -4,21 +4,21 @@ import (
 	"time"
 )
 
-// An Entry is one that waits.
+// An Entry holds a waiter's place in a queue.
 type Entry[P any] struct {
 	queue      *Queue[P]
 	next, prev *Entry[P]
-	ttl        time.Duration // of the lock that it waits for
-	called     bool          // out of the queue: its grant is in the channel
+	ttl        time.Duration // of the requested lock
+	called     bool          // the entry is out of the queue: its grant is sent or will be sent
 	granted    chan Grant[P] // has room for one
 }
 
-// A Grant is what an entry waits for: the head of the queue, and perhaps more.
+// A Grant makes an entry the head of its queue, and may bring the lock.
 type Grant[P any] struct {
 	Passed *P            // the lock itself
-	Yield  time.Duration // others are to have a chance first: pause for so long
-	Woken  bool          // with Yield: to a client elsewhere that was woken
-	Failed error         // not a grant, but why there will be none
+	Yield  time.Duration // pause for so long first: others must have a chance
+	Woken  bool          // Yield is for a client elsewhere that was woken
+	Failed error         // no grant: the reason why none will come
 }
 
 func (qs *Queues[P]) newEntry(q *Queue[P], ttl time.Duration) *Entry[P] {
@@ -48,7 +48,7 @@ func (e *Entry[P]) unlink() {
 	e.next, e.prev = nil, nil
 }
 
-// Grant is for an entry that Successor returned, once.
+// Grant sends g to an entry from Successor. It must be called exactly once.
 func (e *Entry[P]) Grant(g Grant[P]) { e.granted <- g }
 
 func (qs *Queues[P]) passOn(q *Queue[P], g Grant[P]) bool {
@@ -73,15 +73,15 @@ func (q *Queue[P]) fail(err error, upTo time.Duration) {
 	}
 }
 
-// Fail ends the wait of the entries whose ttl is at most upTo with err, which it took the head so
-// long to get that each of them would have got it too, asking by itself.
+// Fail returns err to every waiter with a ttl of at most upTo. The head needed so long to get err that each of them
+// would have got err too, asking by itself.
 func (qs *Queues[P]) Fail(q *Queue[P], err error, upTo time.Duration) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q.fail(err, upTo)
 }
 
-// waiting is how many entries it has. The queues' mutex is held.
+// waiting counts the entries. The queues' mutex is held.
 func (q *Queue[P]) waiting() (n int) {
 	for e := q.first; e != nil; e = e.next {
 		n++
@@ -89,7 +89,7 @@ func (q *Queue[P]) waiting() (n int) {
 	return n
 }
 
-// Waiting is how many entries wait for key, the head not among them.
+// Waiting counts the entries for key, without the head.
 func (qs *Queues[P]) Waiting(key string) (n int) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()

@@ -5,33 +5,34 @@ import (
 	"time"
 )
 
-// Signals are how a release elsewhere wakes a waiter here, and one here a waiter elsewhere.
+// Signals carry wake-ups between processes: a release in one process wakes a waiter in another.
 type Signals struct {
-	// Listen listens until ctx ends or a wake-up came: woken. first says that it is to be woken before all others.
-	// registered is called when a release would wake it, and told how many wait. leave, if it is not nil, takes it back;
-	// with pass a wake-up that may have been meant for it goes on to others.
+	// Listen listens until ctx ends or a wake-up comes; woken reports a wake-up. With first, the listener is
+	// woken before all others. Listen calls registered, with the number of listeners, as soon as a release
+	// would wake this one. leave, if it is not nil, cancels the registration. With pass, leave passes a wake-up
+	// for this listener on to others.
 	Listen func(ctx context.Context, key string, first bool, registered func(among int)) (woken bool, leave func(pass bool))
 
-	// Wake wakes the client elsewhere that has waited longest, after a moment in which the key is to be free: woken, if there
-	// is one.
+	// Wake leaves the key free for a moment, and then wakes the client elsewhere that has waited longest. It
+	// reports whether there is one.
 	Wake func(ctx context.Context, key string, moment time.Duration) (woken bool)
 
-	// Next is who would be woken next; "" if that is not known.
+	// Next returns the ticket to be woken next, or "" if it is not known.
 	Next func(ctx context.Context, key string) string
 }
 
-// retry is how long nobody listens after that has failed: polling is enough.
+// retry is the pause after a failure to listen. In the meantime waiters poll.
 const retry = 10 * time.Second
 
 // A listener listens for the head of a queue.
 type listener struct {
 	close      context.CancelFunc
 	registered bool
-	among      int  // how many wait, this one with them
-	pass       bool // the lock was not taken here: others go on waiting
+	among      int  // the number of listeners, including this one
+	pass       bool // the lock was not taken here: other listeners need the wake-up
 }
 
-// stop ends it. The queues' mutex is held.
+// stop ends the listener. The queues' mutex is held.
 func (c *contention) stop(pass bool) {
 	if c.listener != nil {
 		c.listener.pass = pass
@@ -40,8 +41,8 @@ func (c *contention) stop(pass bool) {
 	}
 }
 
-// listens has a listener listen for the head, if releases signal, and reports whether a release
-// would wake it. qs.mu is held.
+// listens starts a listener for the head, if releases signal. It reports whether a release would wake the
+// head. qs.mu is held.
 func (qs *Queues[P]) listens(q *Queue[P]) bool {
 	c := q.contention
 	if qs.Signals == nil {
@@ -51,7 +52,7 @@ func (qs *Queues[P]) listens(q *Queue[P]) bool {
 		ctx, cancel := context.WithCancel(context.Background())
 		l := &listener{close: cancel}
 		c.listener = l
-		key, first := q.key, c.vain
+		key, first := q.key, c.overtaken
 		qs.Run(func() { qs.listen(ctx, key, first, q, l) })
 	}
 	return c.listener != nil && c.listener.registered && !c.silent
@@ -67,7 +68,7 @@ func (qs *Queues[P]) listen(ctx context.Context, key string, first bool, q *Queu
 		}
 	})
 	l.close()
-	wanted, pass := qs.heardOut(q, l, woken)
+	wanted, pass := qs.listened(q, l, woken)
 	if woken && !wanted {
 		qs.Signals.Wake(context.Background(), key, 0)
 	}
@@ -76,8 +77,8 @@ func (qs *Queues[P]) listen(ctx context.Context, key string, first bool, q *Queu
 	}
 }
 
-// heardOut notes that l listens no more: wanted, if its queue still counted on it.
-func (qs *Queues[P]) heardOut(q *Queue[P], l *listener, woken bool) (wanted, pass bool) {
+// listened notes the end of listener l. wanted reports whether the queue still relied on l.
+func (qs *Queues[P]) listened(q *Queue[P], l *listener, woken bool) (wanted, pass bool) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	c := q.contention
@@ -94,7 +95,7 @@ func (qs *Queues[P]) heardOut(q *Queue[P], l *listener, woken bool) (wanted, pas
 	return true, true
 }
 
-// wakeAnother passes on a wake-up of which nobody here has made use.
+// wakeAnother passes an unused wake-up on to another client.
 func (qs *Queues[P]) wakeAnother(key string) {
 	qs.Run(func() { qs.Signals.Wake(context.Background(), key, 0) })
 }

@@ -1,10 +1,9 @@
-// Package queue is who waits for a key in this process, and who has it.
+// Package queue keeps the waiters and the holder of each key in this process.
 //
-// It guarantees that those who wait for one key are served in the order in which they came,
-// however their contexts end; that the head of a queue alone talks to the server, and nobody
-// while a lock of this process has the key, because nothing can come of it; that a grant
-// which comes to one that waits no more is passed on; and that a process which has had its
-// turns lets others have theirs.
+// It makes four guarantees. Waiters for one key are served in the order of their arrival, however
+// their contexts end. Only the head of a queue talks to the server, and not even the head while a lock
+// of this process has the key: an attempt would fail. A grant for a waiter that has left goes to the
+// next one. A process that has had its turn lets other processes have theirs.
 package queue
 
 import (
@@ -16,52 +15,53 @@ import (
 	"time"
 )
 
-// ErrClosed is what those get that wait when their queues are closed, or come later.
+// ErrClosed is returned to waiters when their queues are closed, and to later callers.
 var ErrClosed = errors.New("setnxlock: the Locker is closed")
 
-// Queues are one process's, one for each key that is waited for or held. P is what a release
-// passes on to the next in the queue. The zero Queues has no turns, and passes nothing on.
+// Queues keeps the queues of one process: one for each key with waiters or a holder. A release passes a P on
+// to the next waiter. The zero Queues has no turns, and passes nothing on.
 type Queues[P any] struct {
 	Now     func() time.Time
 	Apart   bool                            // a release never passes the lock on
-	Pause   time.Duration                   // the shortest between two looks, in which others have a chance
-	Longest time.Duration                   // the longest
-	Undo    func(ctx context.Context, p *P) // is for a lock that was passed on to nobody
-	Signals *Signals                        // nil: releases elsewhere wake nobody here
+	Pause   time.Duration                   // the shortest pause between two looks, a chance for others
+	Longest time.Duration                   // the longest pause between two looks
+	Undo    func(ctx context.Context, p *P) // releases a lock that was passed on, but found no waiter
+	Signals *Signals                        // nil: no release elsewhere wakes a waiter here
 	Run     func(inBackground func())
 
 	mu   sync.Mutex
 	of   map[string]*Queue[P]
-	last struct { // the key that was released last, and for how long this process had it, again and again
+	last struct { // the key of the last release, and how long this process had it, all in all
 		key string
 		had time.Duration
 	}
-	quiet  time.Duration          // for how long this process is to have had keys when it asks again who waits for one
-	known  map[string]*contention // of keys that others have had, and nobody waits for or holds here now
-	spare  *Queue[P]              // the last that was forgotten, if nobody waited in it: locks that come and go need one
-	closed atomic.Bool
+	untilAsk time.Duration          // how long this process may still have keys before it asks for waiters elsewhere
+	known    map[string]*contention // of keys that other clients have had, without a queue here now
+	spare    *Queue[P]              // the last forgotten queue without contention: locks that come and go use it again
+	closed   atomic.Bool
 
-	listenRetryAt time.Time // until when nobody is to listen
+	listenRetryAt time.Time // no waiter listens before then
 }
 
-// A Queue is what is known of one key: the lock of ours that has it, and the entries that
-// wait for it. The first waits for that lock to be released or to end.
+// A Queue keeps the lock of this process that has a key, and the entries that wait for the key. The first
+// entry waits for the release or the end of that lock.
 type Queue[P any] struct {
 	key         string
-	here        *Holder[P] // the lock of ours that has the key; nil: there is none
-	headed      bool       // somebody is at the head
+	here        *Holder[P] // the lock of this process that has the key; nil: none
+	headed      bool       // there is a head: a waiter that may talk to the server
 	first, last *Entry[P]
-	contention  *contention // nil until somebody had to wait
+	contention  *contention // nil until a waiter had to wait
 }
 
-// A Holder is a lock's place, from Took until it is released or gone.
+// A Holder links a lock with its queue, from Took until the lock is released or gone.
 type Holder[P any] struct {
 	Since time.Time // when the lock was taken
 
-	queue *Queue[P] // nil: others may hold the key beside us
+	queue *Queue[P] // nil: others may hold the key at the same time
 }
 
-// Join returns key's queue, and an entry in it. A caller that is the head at once gets no entry but its grant.
+// Join returns key's queue, and an entry in it. A caller that becomes the head at once gets no entry, but its
+// grant.
 func (qs *Queues[P]) Join(key string, ttl time.Duration) (q *Queue[P], e *Entry[P], g Grant[P], err error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -86,7 +86,7 @@ func (qs *Queues[P]) Join(key string, ttl time.Duration) (q *Queue[P], e *Entry[
 	return q, e, g, nil
 }
 
-// queue is key's, a new one if there is none. qs.mu is held.
+// queue returns the queue of key, and makes one if there is none. qs.mu is held.
 func (qs *Queues[P]) queue(key string) *Queue[P] {
 	q := qs.of[key]
 	if q == nil {
@@ -106,8 +106,8 @@ func (qs *Queues[P]) queue(key string) *Queue[P] {
 	return q
 }
 
-// call makes the first entry the head, if there is none and no lock of ours has the key, and
-// forgets a queue in which nobody is left. qs.mu is held.
+// call makes the first entry the head, if there is no head and no lock of ours has the key. It forgets an
+// empty queue. qs.mu is held.
 func (qs *Queues[P]) call(q *Queue[P], g Grant[P]) {
 	switch {
 	case q.headed || q.here != nil:
@@ -130,7 +130,7 @@ func (qs *Queues[P]) call(q *Queue[P], g Grant[P]) {
 	}
 }
 
-// Leave is for a head that goes, with the lock or without.
+// Leave removes the head of q, with the lock or without. The next entry becomes the head.
 func (qs *Queues[P]) Leave(q *Queue[P]) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -138,8 +138,8 @@ func (qs *Queues[P]) Leave(q *Queue[P]) {
 	qs.call(q, Grant[P]{})
 }
 
-// Await waits for e's grant, as long as ctx lets it: then ok. A grant that comes when ctx is
-// done already is passed on: a lock goes to the next entry, or back to the server.
+// Await waits for e's grant until ctx ends; ok reports a grant. A grant that comes after the end of ctx
+// goes on: a lock goes to the next entry, or back to the server.
 func (qs *Queues[P]) Await(ctx context.Context, e *Entry[P]) (g Grant[P], ok bool) {
 	select {
 	case g = <-e.granted:
@@ -164,7 +164,7 @@ func (qs *Queues[P]) Await(ctx context.Context, e *Entry[P]) (g Grant[P], ok boo
 	return g, false
 }
 
-// quit is for an entry that goes before its grant, or returns the one that had come.
+// quit takes e out of its queue. If e has been called, quit returns the grant instead.
 func (qs *Queues[P]) quit(e *Entry[P]) (g Grant[P], called bool) {
 	qs.mu.Lock()
 	if called = e.called; !called {
@@ -173,12 +173,12 @@ func (qs *Queues[P]) quit(e *Entry[P]) (g Grant[P], called bool) {
 	}
 	qs.mu.Unlock()
 	if called {
-		g = <-e.granted // without the mutex: Successor's caller may still be about to bring it
+		g = <-e.granted // without the mutex: Successor's caller may still have to send the grant
 	}
 	return g, called
 }
 
-// Took notes that h has key.
+// Took notes that h has key, from h.Since on.
 func (qs *Queues[P]) Took(key string, h *Holder[P]) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -187,14 +187,14 @@ func (qs *Queues[P]) Took(key string, h *Holder[P]) {
 	if c := q.contention; c != nil {
 		c.begin(h.Since)
 		c.looks.over(c.usually, qs.Pause, qs.Longest)
-		c.woken, c.vain, c.watched, c.called = false, false, false, false
+		c.woken, c.overtaken, c.watched, c.called = false, false, false, false
 		c.stop(false)
 	}
 }
 
-// Wakeable makes the head ready to be woken, and returns what wakes it: then it asks Heard. If
-// a lock of ours has the key it is to wait for that one, as the first entry and no longer the
-// head: its entry, for ttl, is returned. pause is for how long it may sleep until it looks itself.
+// Wakeable prepares the head for a sleep. It returns the channel news, which wakes the head, and the pause
+// after which the head looks at the key itself. A woken head calls Heard. If a lock of ours has the key, the
+// head must wait for that lock: it becomes the first entry, for ttl, and Wakeable returns that entry instead.
 func (qs *Queues[P]) Wakeable(q *Queue[P], ttl time.Duration) (e *Entry[P], news <-chan struct{}, pause time.Duration, err error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -222,11 +222,11 @@ func (qs *Queues[P]) Wakeable(q *Queue[P], ttl time.Duration) (e *Entry[P], news
 	return e, nil, 0, nil
 }
 
-// inTurn is how many shortest pauses lie between two looks, at most, where the lock itself says whose turn it is: who was
-// woken need not be whose turn has come, and nobody else wakes that client.
+// inTurn limits the pause between two looks, in shortest pauses, for a lock that itself gives out the turns: the
+// woken client may not be the client whose turn has come, and no release wakes the latter.
 const inTurn = 4
 
-// wakeHead wakes the head: to try, or to look. The queues' mutex is held.
+// wakeHead wakes the head: with try for an attempt, otherwise for a look. The queues' mutex is held.
 func (q *Queue[P]) wakeHead(try bool) {
 	c := q.contention
 	if c == nil || !q.headed {
@@ -239,7 +239,7 @@ func (q *Queue[P]) wakeHead(try bool) {
 	}
 }
 
-// Heard reports whether what the head was woken with makes an attempt worth while.
+// Heard reports whether the head was woken for an attempt.
 func (qs *Queues[P]) Heard(q *Queue[P]) (try bool, err error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -251,8 +251,8 @@ func (qs *Queues[P]) Heard(q *Queue[P]) (try bool, err error) {
 	return try, nil
 }
 
-// Successor returns the first entry, at the head from now on, if h's lock is to be handed off to it. A head that is there
-// already (h's lock was taken past the queue) stays the only one.
+// Successor chooses the next holder of h's lock: the first entry, which becomes the head. It returns nil if the
+// lock must not be handed off, and if there is a head already, because h's lock was taken past the queue.
 func (qs *Queues[P]) Successor(h *Holder[P], able bool, ttl time.Duration, now time.Time) *Entry[P] {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -269,28 +269,28 @@ func (qs *Queues[P]) Successor(h *Holder[P], able bool, ttl time.Duration, now t
 	return q.pop()
 }
 
-// Gone notes that h's lock is lost or detached: the first entry asks.
+// Gone notes the loss or the detach of h's lock: the first entry asks the server.
 func (qs *Queues[P]) Gone(h *Holder[P]) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	qs.left(h, Grant[P]{})
 }
 
-// Released notes that h's lock was released now. If the turn of this process is over, others get a chance: one that is woken,
-// or any that looks while this process pauses.
+// Released notes the release of h's lock at now. If the turn of this process is over, other processes get a
+// chance: a woken client, or any client that looks while this process pauses.
 func (qs *Queues[P]) Released(ctx context.Context, h *Holder[P], ttl time.Duration, now time.Time) {
 	q, moment, asks := qs.released(h, ttl, now)
 	switch {
 	case !asks:
 	case moment > 0:
 		qs.Run(func() { qs.wake(context.Background(), q, moment) })
-	default: // not in the background: the process may end when its release has
+	default: // not in the background: the process may end right after its release
 		qs.wake(ctx, q, 0)
 	}
 }
 
-// ReleasedBeside is Released of a lock that others may hold too: the last of them lets those in who wait, and which that is
-// is not known here.
+// ReleasedBeside notes the release of a lock that others may hold too. Only the last release frees the key, but no
+// holder knows whether it is the last: any of them may wake a waiter.
 func (qs *Queues[P]) ReleasedBeside(ctx context.Context, key string, had time.Duration) {
 	qs.mu.Lock()
 	asks := qs.asks(qs.of[key], had)
@@ -300,7 +300,8 @@ func (qs *Queues[P]) ReleasedBeside(ctx context.Context, key string, had time.Du
 	}
 }
 
-// released is Released without the wake-up. asks: wake is to follow, after moment; until then q has no head.
+// released does the work of Released, without the wake-up. If it returns asks, the caller must call wake, and
+// leave the key free for moment: q gets no head before that.
 func (qs *Queues[P]) released(h *Holder[P], ttl time.Duration, now time.Time) (q *Queue[P], moment time.Duration, asks bool) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -336,12 +337,12 @@ func (qs *Queues[P]) released(h *Holder[P], ttl time.Duration, now time.Time) (q
 		qs.left(h, Grant[P]{Yield: moment})
 		return nil, 0, false
 	}
-	q.here, q.headed = nil, true // nobody tries meanwhile
+	q.here, q.headed = nil, true // no waiter here may try meanwhile
 	return q, moment, true
 }
 
-// wake wakes a client elsewhere, after a moment, and then lets the next here go on, behind that client: taking the key before
-// it would have woken it in vain.
+// wake wakes a client elsewhere, after a moment, and then calls the next waiter here. The waiter here must go behind
+// the woken client: taking the key first would waste the wake-up.
 func (qs *Queues[P]) wake(ctx context.Context, q *Queue[P], moment time.Duration) {
 	woken := qs.Signals.Wake(ctx, q.key, moment)
 	qs.mu.Lock()
@@ -350,7 +351,7 @@ func (qs *Queues[P]) wake(ctx context.Context, q *Queue[P], moment time.Duration
 	var g Grant[P]
 	if woken {
 		g = Grant[P]{Yield: 2 * qs.Pause, Woken: true}
-		c := qs.contended(q) // also for a call that comes in a moment
+		c := qs.contended(q) // kept for a caller that joins in a moment
 		c.free, c.called = qs.Now().Add(g.Yield), true
 	}
 	qs.call(q, g)
@@ -366,7 +367,7 @@ func (qs *Queues[P]) left(h *Holder[P], g Grant[P]) {
 	qs.call(q, g)
 }
 
-// Close ends every wait, and lets nobody wait any more.
+// Close ends every wait. Later waits fail at once.
 func (qs *Queues[P]) Close() {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -380,10 +381,10 @@ func (qs *Queues[P]) Close() {
 	}
 }
 
-// Closed reports that Close was called.
+// Closed reports whether Close was called.
 func (qs *Queues[P]) Closed() bool { return qs.closed.Load() }
 
-// Len is how many keys are waited for or held.
+// Len counts the keys with waiters or a holder.
 func (qs *Queues[P]) Len() int {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A lock is what the tests pass on.
+// A lock stands for the lock that a release passes on.
 type lock struct{ name string }
 
 func newQueues(t *testing.T) (qs *Queues[lock], undone *[]string) {
@@ -23,7 +23,7 @@ func newQueues(t *testing.T) (qs *Queues[lock], undone *[]string) {
 	}, undone
 }
 
-// A waiter is one goroutine in Join and Await.
+// A waiter runs a goroutine in Join and Await.
 type waiter struct {
 	cancel context.CancelFunc
 	queue  *Queue[lock]
@@ -67,7 +67,7 @@ func bubble(t *testing.T, f func(t *testing.T, qs *Queues[lock], undone *[]strin
 	})
 }
 
-// Those who wait become the head in the order in which they came, past one that gave up.
+// Waiters become the head in the order of their arrival. A waiter that gave up is skipped.
 func TestOrder(t *testing.T) {
 	bubble(t, func(t *testing.T, qs *Queues[lock], _ *[]string) {
 		q := head(t, qs, "k")
@@ -91,8 +91,8 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// While a lock of this process has the key nobody is the head; its release passes it on, to all who wait then and to those
-// who come soon, and then lets others have their turn.
+// A queue has no head while a lock of this process has the key. Releases pass the lock on to all waiters, and
+// to waiters that come soon. After that, other processes have their turn.
 func TestTurns(t *testing.T) {
 	bubble(t, func(t *testing.T, qs *Queues[lock], _ *[]string) {
 		q := head(t, qs, "k")
@@ -134,8 +134,9 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// A turn that is over wakes a client elsewhere, which has the first go; one lock after the other of a lone goroutine is a
-// turn each; the first asks, and of the others, if they are short, few, as long as nobody was there.
+// The end of a turn wakes a client elsewhere, and this client goes first. Each lock of a lone goroutine is a
+// turn. Its first release asks for waiters elsewhere. Of its other short turns few releases ask, as long as
+// there was no waiter.
 func TestTurnsEndWithAWakeUp(t *testing.T) {
 	for _, waits := range []bool{false, true} {
 		bubble(t, func(t *testing.T, qs *Queues[lock], _ *[]string) {
@@ -159,7 +160,7 @@ func TestTurnsEndWithAWakeUp(t *testing.T) {
 				if asked == 0 {
 					continue
 				}
-				w := wait(t, qs, "k") // it comes before the answer does
+				w := wait(t, qs, "k") // before the answer comes
 				if qs.Waiting("k") != 1 {
 					t.Error("the head before it is known whether a client elsewhere was woken")
 				}
@@ -173,7 +174,7 @@ func TestTurnsEndWithAWakeUp(t *testing.T) {
 	}
 }
 
-// A lone goroutine that takes the key again at once lets the client go first that its release has woken.
+// A lone goroutine takes the key again only behind the client that its release has woken.
 func TestRetakerLetsTheWokenGoFirst(t *testing.T) {
 	bubble(t, func(t *testing.T, qs *Queues[lock], _ *[]string) {
 		qs.Signals = &Signals{Wake: func(context.Context, string, time.Duration) bool { return true }}
@@ -199,7 +200,8 @@ func TestRetakerLetsTheWokenGoFirst(t *testing.T) {
 	})
 }
 
-// A lock that is passed on to one that has given up goes to the next, and from the last back.
+// A lock passed on to a waiter that gave up goes to the next waiter. Without a next waiter it goes back to the
+// server.
 func TestPassedTooLate(t *testing.T) {
 	bubble(t, func(t *testing.T, qs *Queues[lock], undone *[]string) {
 		q := head(t, qs, "k")
@@ -235,7 +237,7 @@ func TestPassedTooLate(t *testing.T) {
 	})
 }
 
-// Close and Fail end every wait; nobody waits after Close.
+// Close and Fail end every wait. A wait after Close fails.
 func TestClose(t *testing.T) {
 	bubble(t, func(t *testing.T, qs *Queues[lock], _ *[]string) {
 		q := head(t, qs, "k")
@@ -266,7 +268,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// A head of whose key a lock of this process is taken past the queue waits for it, first of all.
+// A head waits, as the first entry, for a lock of this process that was taken past the queue.
 func TestTakenPastTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, qs *Queues[lock], _ *[]string) {
 		q := head(t, qs, "k")
@@ -287,8 +289,8 @@ func TestTakenPastTheQueue(t *testing.T) {
 	})
 }
 
-// A head that asks while a lock of this process is taken past the queue stays the only one, and tries
-// as soon as that lock is gone.
+// A head that asks the server while a lock of this process is taken past the queue stays the only head. It tries
+// again as soon as that lock is gone.
 func TestOneHead(t *testing.T) {
 	bubble(t, func(t *testing.T, qs *Queues[lock], _ *[]string) {
 		q := head(t, qs, "k")
@@ -316,7 +318,7 @@ func TestOneHead(t *testing.T) {
 	})
 }
 
-// A kind of lock that could not be extended once it was passed on is not passed on again.
+// There are no more hand-offs after a lock could not be extended by its successor.
 func TestCannotHandOff(t *testing.T) {
 	bubble(t, func(t *testing.T, qs *Queues[lock], _ *[]string) {
 		q := head(t, qs, "k")
@@ -338,7 +340,7 @@ func TestCannotHandOff(t *testing.T) {
 	})
 }
 
-// A wake-up that comes wakes the head; one that comes to nobody goes on to a client elsewhere.
+// A wake-up wakes the head. Without a head the wake-up goes on to a client elsewhere.
 func TestSignals(t *testing.T) {
 	bubble(t, func(t *testing.T, qs *Queues[lock], _ *[]string) {
 		wake, elsewhere, left := make(chan struct{}), 0, 0
@@ -383,7 +385,7 @@ func TestSignals(t *testing.T) {
 	})
 }
 
-// What stands unchanged is counted across heads, and anew for another value.
+// The time of an unchanged value counts across heads. It starts again for another value.
 func TestUnchanged(t *testing.T) {
 	bubble(t, func(t *testing.T, qs *Queues[lock], _ *[]string) {
 		q := head(t, qs, "k")
@@ -413,7 +415,7 @@ func TestUnchanged(t *testing.T) {
 	})
 }
 
-// A party is one that waits in TestAnyOrder.
+// A party is a waiter in TestAnyOrder.
 type party struct {
 	id     int
 	queue  *Queue[lock]
@@ -421,9 +423,9 @@ type party struct {
 	grants chan Grant[lock] // closed when its wait has ended
 }
 
-// Whatever comes in whatever order: those who wait are served in the order in which they came, there is
-// one head at most and none beside a lock of this process that it could have known of, and nobody waits
-// for nothing: for no head, and for no lock of ours.
+// Three properties hold in any order of events. Waiters are served in the order of their arrival. There is one
+// head at most, and no head beside a lock of this process, unless the lock was taken past the queue. There is a
+// head or a lock of ours as long as there are waiters.
 func TestAnyOrder(t *testing.T) {
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) { anyOrder(t, rand.New(rand.NewPCG(seed, 0)), seed) })
@@ -441,10 +443,10 @@ func anyOrder(t *testing.T, r *rand.Rand, seed uint64) {
 		t.Fatalf("seed %d: "+format+"\n%s", append(append([]any{seed}, args...), strings.Join(story, "\n"))...)
 	}
 	var q *Queue[lock]       // of the head
-	var here *Holder[lock]   // what has the key
-	var news <-chan struct{} // what the head is woken with, when it sleeps
+	var here *Holder[lock]   // has the key
+	var news <-chan struct{} // wakes the sleeping head
 	var waiting []*party
-	came, back := 0, 0 // back: what was passed on to nobody
+	came, back := 0, 0 // back: locks that were passed on, but found no waiter
 	await := func(e *Entry[lock], first bool) {
 		ctx, cancel := context.WithCancel(t.Context())
 		p := &party{came, e.queue, cancel, make(chan Grant[lock], 1)}
@@ -465,7 +467,7 @@ func anyOrder(t *testing.T, r *rand.Rand, seed uint64) {
 		here = &Holder[lock]{Since: time.Now()}
 		qs.Took("k", here)
 	}
-	// served has the first take what it was granted.
+	// served lets the first waiter take its grant.
 	served := func() {
 		synctest.Wait()
 		for i, p := range waiting {
@@ -588,7 +590,8 @@ func anyOrder(t *testing.T, r *rand.Rand, seed uint64) {
 	synctest.Wait()
 }
 
-// Where the lock says whose turn it is, a pause between two looks stays short: nobody else wakes the client whose turn has come.
+// The pause between two looks stays short for a lock that gives out the turns itself: no release wakes the
+// client whose turn has come.
 func TestPausesOfTurnsStayShort(t *testing.T) {
 	for apart, most := range map[bool]time.Duration{true: inTurn * 10 * time.Millisecond, false: 500 * time.Millisecond} {
 		qs := Queues[lock]{Now: time.Now, Apart: apart, Pause: 10 * time.Millisecond, Longest: 500 * time.Millisecond}

@@ -4,46 +4,46 @@ import "time"
 
 // turns share a key between processes by two rules:
 //
-// A process passes a lock on until all have had the lock who waited when the first holder was done, and for the shortest pause
-// at least. The release at the end of that turn wakes the client elsewhere that has waited longest, and the process waits
-// behind that client.
+// A turn lasts until all waiters have had the lock that waited when its first holder was done, and at least for
+// the shortest pause. The release at the end of the turn wakes the client elsewhere that has waited longest,
+// and the process waits behind that client.
 //
-// Some clients can't be woken. For them a process leaves the key free for a moment: after each turn as long as somebody
-// uses the moment, and else more and more seldom.
+// Some clients can't be woken. For them a process leaves the key free for a moment: after each turn as long as
+// a client uses the moments, and otherwise more and more seldom.
 type turns struct {
-	began   time.Time     // its turn; zero: it has none
-	crowd   int           // who waited then
-	served  int           // how many have had the lock since
-	usually time.Duration // how long one takes
-	had     time.Duration
-	unused  int // moments in a row of which nobody made use
+	began    time.Time     // when the turn began; zero: this process has no turn
+	expected int           // the waiters when the first holder was done; -1: not counted yet
+	served   int           // the holders since then
+	usually  time.Duration // the usual length of a turn
+	had      time.Duration // how long this process has had the key since the last moment
+	unused   int           // moments in a row that no client has used
 }
 
-// Between two moments that nobody uses lie at most so many shortest pauses of holding the key: seldom where no client can be
-// woken, rarely where clients can.
+// seldom and rarely limit the time between two unused moments, in shortest pauses of holding the key: seldom
+// where no client can be woken, rarely where clients can.
 const seldom, rarely = 20, 200
 
-// missed moments in a row prove nothing: a client that looks may just miss each of them.
+// missed unused moments in a row prove nothing: a client that looks may just miss each of them.
 const missed = 8
 
-// begin begins a turn, unless one is under way.
+// begin begins a turn, unless a turn is under way.
 func (t *turns) begin(at time.Time) {
 	if t.began.IsZero() {
-		t.began, t.crowd, t.served = at, -1, 0
+		t.began, t.expected, t.served = at, -1, 0
 	}
 }
 
-// spent reports whether the turn is over, now that a holder is done while so many wait. It never takes more than half a
-// lease.
+// spent reports whether the turn is over when a holder is done at now, with so many waiters. A turn never takes
+// more than half a lease.
 func (t *turns) spent(waiting int, least, ttl time.Duration, now time.Time) bool {
-	if t.crowd < 0 {
-		t.crowd = waiting
+	if t.expected < 0 {
+		t.expected = waiting
 	}
 	took := now.Sub(t.began)
-	return t.began.IsZero() || took >= ttl/2 || t.served >= t.crowd && took >= least
+	return t.began.IsZero() || took >= ttl/2 || t.served >= t.expected && took >= least
 }
 
-// end ends it.
+// end ends the turn.
 func (t *turns) end(now time.Time) {
 	if !t.began.IsZero() {
 		took := now.Sub(t.began)
@@ -53,8 +53,9 @@ func (t *turns) end(now time.Time) {
 	t.began = time.Time{}
 }
 
-// leaves reports whether the key is to be free for a moment now, and counts the moment. The clock's last digits add chance:
-// processes that began to take turns together would else leave their moments together.
+// leaves reports whether the process must leave the key free for a moment now, and counts the moment. The
+// clock's last digits add chance: without them, processes that began their turns together would leave the key
+// free together.
 func (t *turns) leaves(moment time.Duration, most int, now time.Time) bool {
 	if chance := float64(now.Nanosecond()/1000%1000) / 1000; float64(t.had) < (0.5+chance)*float64(min(2*moment<<min(max(t.unused-missed, 0), 8), time.Duration(most)*moment)) {
 		return false
@@ -67,17 +68,18 @@ func (t *turns) leaves(moment time.Duration, most int, now time.Time) bool {
 // used notes that a client took the key without a wake-up.
 func (t *turns) used() { t.unused /= 2 }
 
-// looks pace a process that can't be woken. However many such processes look at a key, a release is to be noticed after the
-// shortest pause, on average. So each process aims at as many looks in a wait as shortest pauses fit into one turn of a
-// holder. A wait with more looks lengthens the pauses by a factor, a wait with fewer adds a constant to their rate: so the
-// pauses of all processes become alike (Chiu and Jain, 1989). With factors both ways they would stay different.
+// looks set the pace of a process that can't be woken. However many such processes look at a key, they should
+// notice a release after the shortest pause, on average. So each process aims at one look in a wait for each
+// shortest pause in a holder's turn. A wait with more looks lengthens the pauses by a factor; a wait with fewer
+// looks adds a constant to their rate. So the pauses of all processes become alike (Chiu and Jain, 1989). With
+// factors both ways they would stay different.
 type looks struct {
-	usual   time.Duration // the pause between two
-	learned bool          // from a wait before
-	n       int           // in this wait
+	usual   time.Duration // the usual pause between two looks
+	learned bool          // usual comes from an earlier wait
+	n       int           // the number of looks in this wait
 	stands  time.Duration // how long a holder has the key, on average; 0: not known
 	changed time.Time     // when the key last changed hands; zero: not seen yet
-	at      int           // the look that saw it
+	at      int           // the number of the look that saw the change
 }
 
 // change notes that the key has changed hands.
@@ -88,7 +90,7 @@ func (l *looks) change(now time.Time, least time.Duration) {
 		}
 	} else {
 		stood := now.Sub(l.changed)
-		if l.n-l.at == 1 { // each look sees another holder: turns are shorter than pauses, nobody knows by how much
+		if l.n-l.at == 1 { // each look sees another holder: turns are shorter than pauses, by an unknown factor
 			stood = least
 		}
 		if l.stands == 0 {
@@ -99,8 +101,8 @@ func (l *looks) change(now time.Time, least time.Duration) {
 	l.changed, l.at = now, l.n
 }
 
-// due is how many looks a wait is to take. turn is how long this process's own turns take, which is exact where the turns of
-// others are only seen by looks; 0: there was none.
+// due returns the number of looks that a wait should take. turn is the length of this process's own turns, or 0
+// if there was none. It is exact; the turns of other processes are only seen by looks.
 func (l *looks) due(turn, least time.Duration) int {
 	if turn == 0 {
 		turn = l.stands
@@ -108,9 +110,10 @@ func (l *looks) due(turn, least time.Duration) int {
 	return max(int(turn/least), 1)
 }
 
-// next is the pause before the next look. While the key does not change hands, the pauses double. Where holders take turns,
-// a process that has waited for longer than usual looks more often, or chance would pass over one process for long. A wait
-// that stays without success tells of more processes than before: then the pauses grow, too, and soon in a first wait.
+// next returns the pause before the next look. While the key does not change hands, the pauses double. Where
+// holders take turns, a process that has waited longer than usual looks more often: otherwise chance could pass
+// over one process for long. A long wait without success is a sign of more processes than before: then the
+// pauses grow, too. In a first wait they grow soon.
 func (l *looks) next(now func() time.Time, turn, least, most time.Duration) time.Duration {
 	l.n++
 	l.usual = max(l.usual, least)
@@ -125,14 +128,14 @@ func (l *looks) next(now func() time.Time, turn, least, most time.Duration) time
 	return min(max(d, now().Sub(l.changed)/8), most)
 }
 
-// anew begins the pauses for another waiter: a long pause might outlast the time that this one has.
+// anew begins the pauses again for another waiter: a long pause might outlast the waiter's context.
 func (l *looks) anew() {
 	if l.changed.IsZero() {
 		l.n = 0
 	}
 }
 
-// over notes that the wait is over: the key was had.
+// over ends the wait after the process has had the key, and adapts the usual pause.
 func (l *looks) over(turn, least, most time.Duration) {
 	if due := l.due(turn, least); l.n > 0 && l.stands > 0 {
 		if l.n > due {

@@ -8,16 +8,17 @@ import (
 	"time"
 )
 
-// However many look at a key that changes hands, and nobody tells them of its end: together they look no more often than
-// three times in each of the shortest pauses, a release is noticed within two of those, and each has its share.
+// Any number of processes may look at a key that changes hands without wake-ups. Together they look no more
+// than three times in each shortest pause, they notice a release within two shortest pauses, and each process
+// has its share.
 func TestLooks(t *testing.T) {
 	const least, most, section = 10 * time.Millisecond, 500 * time.Millisecond, 20 * time.Millisecond
 	for _, n := range []int{2, 12, 24, 48} {
 		draw := rand.New(rand.NewPCG(uint64(n), 1))
 		type process struct {
 			looks
-			at   time.Time // when it looks next
-			seen int       // the holder that it has seen
+			at   time.Time // of the next look
+			seen int       // the last holder seen
 			had  int
 		}
 		all := make([]process, n)
@@ -35,7 +36,7 @@ func TestLooks(t *testing.T) {
 				}
 			}
 			now = p.at
-			judged := now.Sub(start) > 5*time.Minute // they know each other by then
+			judged := now.Sub(start) > 5*time.Minute // the pauses have become alike by then
 			if judged {
 				count++
 			}
@@ -67,7 +68,7 @@ func TestLooks(t *testing.T) {
 	}
 }
 
-// A key whose holder stays is looked at more and more seldom.
+// The pauses between looks grow while the holder stays the same.
 func TestLooksAtOneHolder(t *testing.T) {
 	l := new(looks)
 	for i := range 5 {
@@ -77,8 +78,8 @@ func TestLooksAtOneHolder(t *testing.T) {
 	}
 }
 
-// Who waits to be woken sees by the name of the next whether anybody is: where others take the key and the same name
-// stands, it looks by itself, until it is woken.
+// A waiter polls when the key changes hands and the next ticket stays the same: no release wakes waiters. The
+// first wake-up ends the polling.
 func TestSilentHolders(t *testing.T) {
 	bubble(t, func(t *testing.T, qs *Queues[lock], _ *[]string) {
 		next, wake := "a", make(chan struct{})

@@ -26,7 +26,6 @@ var unread = map[string]bool{
 	"compat/internal/slot":     true,
 	"compat/internal/stock":    true,
 	"compat/internal/wire":     true,
-	"internal/broken":          true,
 }
 
 // A comment of a function names things and says what the function does: few of a package's first sentences have a pronoun

@@ -1,8 +1,8 @@
-// Package broken has locks that are known to break: those with one fault each,
-// kept to be caught, since an explorer that lets one of them pass is broken
-// itself, and those that articles have published.
+// Package broken has locks that break: locks with one fault each, and locks that
+// articles have published. The explorer must find every fault; an explorer that
+// lets one of these locks pass is broken itself.
 //
-// It does not import package race, which needs these locks.
+// Package race imports this package, and so this package must not import race.
 package broken
 
 import (
@@ -17,13 +17,13 @@ import (
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
-// A Lock is a lock that breaks, with the fields of race.Lock that it needs.
+// A Lock is a broken lock, with the fields that race.Lock needs.
 type Lock struct {
 	Name   string
-	Says   string // one line
-	Bare   bool   // it makes sense only without compat.Locker
-	Shared bool   // several may hold it at once: it is a reader's, or a semaphore
-	Most   int    // how many may; 0: any number
+	Says   string // a description of one line
+	Bare   bool   // the lock makes sense only without compat.Locker
+	Shared bool   // several clients may hold the lock at once: readers, or a semaphore's
+	Most   int    // the number of clients of a semaphore; 0: any number
 	New    func(token func() string, fence bool) protocol.Algorithm
 }
 
@@ -67,30 +67,30 @@ func Locks() []Lock {
 	}
 }
 
-// By is the change of l that a lock carries out in its own way.
+// By returns a change of l that calls do.
 func By(l protocol.Lease, do func(c *protocol.Conn) error) protocol.Change {
 	return protocol.Change{Key: l.Key, Value: l.Value, By: func(c *protocol.Conn) ([]any, error) { return []any{int64(1)}, do(c) }}
 }
 
-// guarded makes a lock of txlock.Guarded, with one of its methods broken.
+// guarded returns the constructor of a txlock.Guarded with one broken method.
 func guarded(breaks func(txlock.Guarded) protocol.Algorithm) func(token func() string, fence bool) protocol.Algorithm {
 	return func(token func() string, fence bool) protocol.Algorithm {
 		return breaks(txlock.Guarded{Options: txlock.Options{Fence: fence, Token: token}})
 	}
 }
 
-// blindHandoff is what a hand-off would be without an extension and without a
-// look at the end of the lease.
+// blindHandoff hands a lock off without an extension and without a look at the
+// end of the lease.
 type blindHandoff struct{ txlock.Guarded }
 
-// Handoff makes one holder's lease another's, for the explorer.
+// Handoff returns the successor's lease, for the explorer.
 func (blindHandoff) Handoff(now time.Time, l protocol.Lease, ttl time.Duration) protocol.Lease {
 	l.Until = protocol.Until(now, ttl)
 	return l
 }
 
-// listRelease is what the list release would be in half the commands. A server
-// that refuses the RPUSH, and runs the rest, removes whatever is on the key.
+// listRelease is the release of ListCAS in half the commands. A server that
+// refuses the RPUSH, and runs the rest, deletes any value.
 type listRelease struct{ txlock.Guarded }
 
 func (listRelease) Release(l protocol.Lease) protocol.Change {
@@ -106,7 +106,8 @@ func (listRelease) Release(l protocol.Lease) protocol.Change {
 	})
 }
 
-// olderSuccessor is set/older-successor: after a failover nobody compares, and nothing is lost.
+// olderSuccessor is set/older-successor: after a failover to an older server, a refused SET IFEQ is taken for a loss,
+// although the key still holds the value.
 type olderSuccessor struct{ setlock.IfEq }
 
 func (o olderSuccessor) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
@@ -152,7 +153,7 @@ func (d delSetnx) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.
 	return l, &protocol.HeldError{Key: key}
 }
 
-// getDel is tx/watch-without-multi: between its GET and its DEL the key changes hands.
+// getDel is tx/watch-without-multi: between the GET and the DEL another client takes the key.
 type getDel struct{ txlock.Guarded }
 
 func (getDel) Release(l protocol.Lease) protocol.Change {
@@ -172,8 +173,8 @@ func (getDel) Release(l protocol.Lease) protocol.Change {
 	})
 }
 
-// lateLease is any/lease-counted-from-reply. It reads the clock where an
-// algorithm is not allowed to, through the connection's own.
+// lateLease is any/lease-counted-from-reply. It reads the connection's clock,
+// since an algorithm must not read one.
 type lateLease struct{ txlock.Guarded }
 
 func (b lateLease) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
@@ -206,9 +207,9 @@ func (b bareDel) Release(l protocol.Lease) protocol.Change {
 	})
 }
 
-// unverifiedWatch is tx/unverified-watch: it keeps its connection and watches the key; an
-// extension that was aborted begins to watch anew, and takes the key that it watches then
-// for its own.
+// unverifiedWatch is tx/unverified-watch: it keeps its connection and watches the key. After an
+// aborted extension it watches the key anew, and takes the new value for its own without a
+// comparison.
 type unverifiedWatch struct{ txlock.Guarded }
 
 func (b unverifiedWatch) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
@@ -239,7 +240,7 @@ func (b unverifiedWatch) Extend(now time.Time, l protocol.Lease, ttl time.Durati
 	}), err
 }
 
-// Release is what pins are for: nothing is compared.
+// Release compares nothing: it relies on the WATCH.
 func (unverifiedWatch) Release(l protocol.Lease) protocol.Change {
 	return By(l, func(c *protocol.Conn) error {
 		replies, err := c.Exec(protocol.Cmd{"DEL", l.Key})
@@ -250,12 +251,12 @@ func (unverifiedWatch) Release(l protocol.Lease) protocol.Change {
 	})
 }
 
-// longerEnd is what an engine was that kept the old end of a lease until it knew of a new one:
-// after a shorter extension whose reply was lost it believes in the longer of the two.
+// longerEnd keeps the old end of a lease until the reply to an extension, as our engine once did.
+// After the lost reply to a shorter extension, it believes in the longer of the two leases.
 type longerEnd struct{ txlock.Guarded }
 
-// Believes is the lease that a holder of l believes in while it is not known whether it is
-// next, for the explorer.
+// Believes returns the lease that a holder believes in while the extension of l to next is
+// unknown, for the explorer.
 func (longerEnd) Believes(l, next protocol.Lease) protocol.Lease {
 	if next.Until.Before(l.Until) {
 		return l
@@ -263,15 +264,15 @@ func (longerEnd) Believes(l, next protocol.Lease) protocol.Lease {
 	return next
 }
 
-// staleHandle is what an engine was whose hand-off kept the value: somebody still has a
-// handle of the lock before.
+// staleHandle keeps the value at a hand-off, as our engine once did. A handle of the lock before
+// still works.
 type staleHandle struct{ txlock.Guarded }
 
-// Handoff makes one holder's lease another's, for the explorer.
+// Handoff returns the successor's lease, for the explorer.
 func (staleHandle) Handoff(_ time.Time, l protocol.Lease, _ time.Duration) protocol.Lease { return l }
 
-// secondConnection is what an engine would be that asks for another connection before it has
-// given back the one that broke: from a pool of one it waits in vain, and has proven nothing.
+// secondConnection gets another connection before it returns the broken one. With a pool of one
+// connection it waits in vain, and takes that for a loss, although the wait proves nothing.
 type secondConnection struct{ txlock.Guarded }
 
 func (b secondConnection) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
@@ -295,8 +296,8 @@ func (b secondConnection) Extend(now time.Time, l protocol.Lease, ttl time.Durat
 	}), err
 }
 
-// setnxExpire is the trap of facts/servers.md: a refused attempt moves the
-// holder's end.
+// setnxExpire sends SETNX and EXPIRE in one transaction: a refused attempt moves
+// the end of the holder's lease.
 type setnxExpire struct {
 	txlock.Classic
 	token func() string

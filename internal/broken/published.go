@@ -10,8 +10,8 @@ import (
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
-// Published returns the locks that articles, a book and a client library have published, and that
-// break. Wherever one of them works, a lock of this module without the flaw works too.
+// Published returns broken locks from articles, a book and a client library. On every server on
+// which one of them works, a lock of this module without the flaw works, too.
 func Published() []Lock {
 	return []Lock{
 		{Name: "set:published", Says: "SET NX PX; released by GET and DEL, as is widely copied",
@@ -31,21 +31,21 @@ func Published() []Lock {
 		{Name: "rw:write/published", Says: "a writer as in the articles: a mutex around ZREMRANGEBYSCORE, ZCARD and SETNX",
 			New: func(token func() string, _ bool) protocol.Algorithm { return mutexWrite{token} }},
 		{Name: "semaphore/book", Says: "a semaphore of two as in Redis in Action: a sorted set, swept and ranked by the clients' clocks", Shared: true, Most: two,
-			New: func(token func() string, _ bool) protocol.Algorithm { return bookSemaphore{token} }},
+			New: func(token func() string, _ bool) protocol.Algorithm { return bookSemaphore{semaphore{token}} }},
 		{Name: "semaphore/fair", Says: "the fair one of Redis in Action, of two: ranked by a counter, which is drawn in a step of its own", Shared: true, Most: two,
-			New: func(token func() string, _ bool) protocol.Algorithm { return fairSemaphore{token} }},
+			New: func(token func() string, _ bool) protocol.Algorithm { return fairSemaphore{semaphore{token}} }},
 		{Name: "semaphore/lists", Says: "redis-semaphore of two, with its stale_client_timeout: a list of tokens, and a hash of who has which since when", Bare: true, Shared: true, Most: two,
-			New: func(token func() string, _ bool) protocol.Algorithm { return listSemaphore{token} }},
+			New: func(token func() string, _ bool) protocol.Algorithm { return listSemaphore{semaphore{token}} }},
 	}
 }
 
-// getThenDel is the lock of SET as many articles have it, without a script: the client compares,
+// getThenDel is the lock of SET from many articles, without a script: the client compares,
 // then deletes.
 //
 //	SET key token NX PX ttl     OK: ours; nil: held
 //	GET key                     ours?
-//	PEXPIRE key ttl             whoever has it by now
-//	DEL key                     whoever has it by now
+//	PEXPIRE key ttl             even if another client holds the key by now
+//	DEL key                     even if another client holds the key by now
 //
 // Between the GET and the DEL the lease may end and another client may take the key. That client's
 // lock is then deleted, and a third client gets in beside it (set/compare-then-del). In the same
@@ -53,7 +53,7 @@ func Published() []Lock {
 type getThenDel struct{ setlock.Watched }
 
 func (k getThenDel) Extend(now time.Time, l protocol.Lease, ttl time.Duration, _ bool) (protocol.Lease, protocol.Change, error) {
-	l, ch, err := k.Watched.Extend(now, l, ttl, false) // a new value would put our token on another's lock
+	l, ch, err := k.Watched.Extend(now, l, ttl, false) // a new value would put our token on another client's lock
 	ch.If = protocol.Unguarded
 	return l, ch, err
 }
@@ -66,8 +66,8 @@ func (k getThenDel) Release(l protocol.Lease) protocol.Change {
 
 func (k getThenDel) Traits() protocol.Traits { return protocol.Traits{Check: k.Watched.Traits().Check} }
 
-// additiveExtend is redis-py's Lock since 3.0: setlock.Lua, but an extension adds to what is left
-// instead of setting it.
+// additiveExtend is redis-py's Lock since 3.0: setlock.Lua, but an extension adds its ttl to the
+// remaining one.
 //
 //	acquire and release                   Lua's
 //	extend   the script: GET, PTTL, PEXPIRE key (left + ttl)
@@ -111,10 +111,10 @@ func (k additiveExtend) Traits() protocol.Traits { return protocol.Traits{Check:
 //
 //	SETNX key token             0: held
 //	TTL key                     -1
-//	EXPIRE key ttl              whoever has it by now
+//	EXPIRE key ttl              even if another client holds the key by now
 //
-// On Redis 2.2–2.6 it revives a lock that has just expired (tx/ttl-repair-revives), and it may
-// shorten the lease of a holder that is about to set its TTL (tx/ttl-repair).
+// On Redis 2.2–2.6 the repair revives a lock that has just expired (tx/ttl-repair-revives). The
+// repair may also shorten the lease of a holder that is about to set its TTL (tx/ttl-repair).
 type RepairAtOnce struct{ txlock.Options }
 
 // Acquire makes one attempt to hold key until now+ttl.
@@ -123,11 +123,11 @@ func (r RepairAtOnce) Acquire(c *protocol.Conn, now time.Time, key string, ttl t
 	if !errors.Is(err, protocol.ErrHeld) {
 		return l, err
 	}
-	expire, _ := protocol.Expire(r.Millis, key, ttl) // it was good for Acquire
+	expire, _ := protocol.Expire(r.Millis, key, ttl) // Acquire has accepted the ttl
 	left, failed := redis.Int64(c.Do("TTL", key))
 	if failed == nil && left == -1 {
-		// -1 before 2.8 is "no such key" as well: the key that is now given a
-		// TTL may have expired since the SETNX, or be a new holder's.
+		// Before 2.8, TTL answers -1 for a missing key, too: the key may have
+		// expired since the SETNX, and this TTL goes to the next holder.
 		_, failed = c.Do(expire[0].(string), expire[1:]...)
 	}
 	if failed != nil {
@@ -136,7 +136,7 @@ func (r RepairAtOnce) Acquire(c *protocol.Conn, now time.Time, key string, ttl t
 	return l, err
 }
 
-// Traits are Classic's, without its repair.
+// Traits returns the traits of Classic without its repair.
 func (r RepairAtOnce) Traits() protocol.Traits { return r.classic().Traits() }
 
 func (r RepairAtOnce) classic() txlock.Classic {

@@ -15,13 +15,13 @@ import (
 
 const ttl = 10 * time.Second
 
-// since is the first version on which each of the published locks works.
+// since has the first version of Redis for each of the published locks.
 var since = map[string]string{"set:published": "2.6.12", "set:redis-py": "2.6.12",
 	"tx:classic/published": "2.2", "rw:read/published": "2.2", "rw:write/published": "2.2",
 	"semaphore/book": "2.2", "semaphore/fair": "2.2", "semaphore/lists": "2.2"}
 
-// Undisturbed, each published lock does what it says, on every version that it does not refuse. The
-// catalogue's scenarios show what each sends, and how it breaks.
+// Without a fault, each published lock works on every version that its check accepts. The catalogue's
+// scenarios show how each breaks; docs/algorithms.md lists its commands.
 func TestPublished(t *testing.T) {
 	for _, l := range broken.Published() {
 		for _, v := range oldredis.Versions() {
@@ -44,8 +44,8 @@ func TestPublished(t *testing.T) {
 	}
 }
 
-// lives is the life of a lock: it is acquired, excludes others, is extended and released. The error
-// is what of it did not happen.
+// lives acquires a lock, lets others fail to acquire it, extends and releases it, and returns the first
+// failure.
 func lives(s *oldredis.Server, lock broken.Lock, a protocol.Algorithm, fence bool) error {
 	c := protocol.NewConn(s.Dial())
 	l, err := a.Acquire(c, s.Now(), "k", ttl)
@@ -57,8 +57,8 @@ func lives(s *oldredis.Server, lock broken.Lock, a protocol.Algorithm, fence boo
 		return errors.New("it is not what it says")
 	}
 	var beside []protocol.Lease
-	for n := 1; n < lock.Most; n++ { // as many as may hold it do
-		s.Advance(time.Millisecond) // two who come at the same moment rank by their tokens in one of them
+	for n := 1; n < lock.Most; n++ { // up to the limit
+		s.Advance(time.Millisecond) // in semaphore/book, clients of the same moment rank by their tokens
 		l, err := a.Acquire(c, s.Now(), "k", ttl)
 		if err != nil {
 			return err
@@ -79,7 +79,7 @@ func lives(s *oldredis.Server, lock broken.Lock, a protocol.Algorithm, fence boo
 			return err
 		}
 	}
-	l.Fence = 0 // as after a lost reply; and none can change its token but tx's
+	l.Fence = 0 // as after a lost reply
 	next, ch, err := a.Extend(s.Now(), l, 2*ttl, true)
 	if errors.Is(err, errors.ErrUnsupported) {
 		next, ch, err = l, protocol.Change{By: func(*protocol.Conn) ([]any, error) { return []any{int64(1)}, nil }}, nil

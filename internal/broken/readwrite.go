@@ -8,43 +8,42 @@ import (
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 )
 
-// The read-write lock as articles have it: a mutex around a look at both sides and the change of
-// one. Its keys are rwlock's. Its commands are spelled so that they exist in Redis 2.2: SETNX and
-// EXPIRE where a newer article has SET … NX EX.
+// The read-write lock of the articles: a mutex around a look at both sides and the change of one.
+// Its keys are rwlock's. Its commands exist in Redis 2.2: SETNX and EXPIRE where a newer article has
+// SET … NX EX.
 
 // mutexRead is the readers' half.
 //
-//	SETNX mutex 1; EXPIRE mutex 5    0: somebody is inside
+//	SETNX mutex 1; EXPIRE mutex 5    0: another client is inside
 //	GET key                          a writer: held
 //	ZADD readers end token
-//	DEL mutex                        even if another has it by now (rw/bare-mutex)
+//	DEL mutex                        even if another client holds it by now (rw/bare-mutex)
 //
-//	extend    ZADD readers end token      even if a writer swept it (rw/extend-resurrects)
-//	release   ZREM readers token          whatever it answers (rw/expired-reader)
+//	extend    ZADD readers end token      even if a writer swept the reader (rw/extend-resurrects)
+//	release   ZREM readers token          0, for a swept reader, is no error (rw/expired-reader)
 //
 // A client that pauses inside for longer than the mutex lasts adds itself beside a writer that came
-// in meanwhile (rw/mutex-outrun). One that dies between SETNX and EXPIRE leaves a mutex that never
-// expires (tx/crash-before-expire). Nor does the set of readers.
+// in meanwhile (rw/mutex-outrun). A client that dies between SETNX and EXPIRE leaves a mutex that never
+// expires (tx/crash-before-expire). The set of readers never expires.
 type mutexRead struct{ token func() string }
 
 // mutexWrite is the writer's half.
 //
-//	SETNX mutex 1; EXPIRE mutex 5    0: somebody is inside
+//	SETNX mutex 1; EXPIRE mutex 5    0: another client is inside
 //	ZREMRANGEBYSCORE readers -inf now
-//	ZCARD readers                    somebody reads: held
+//	ZCARD readers                    more than 0: readers hold the key
 //	SETNX key token; EXPIRE key ttl  0: held
-//	DEL mutex                        even if another has it by now (rw/bare-mutex)
+//	DEL mutex                        even if another client holds it by now (rw/bare-mutex)
 //
 //	extend    GET key; EXPIRE key ttl
-//	release   GET key; DEL key            another's, if ours ran out in between (set/compare-then-del)
+//	release   GET key; DEL key            another's lock, if ours ended in between (set/compare-then-del)
 //
-// It has mutexRead's races. A stream of readers starves it.
+// The writer has mutexRead's races. A stream of readers starves the writer.
 type mutexWrite struct{ token func() string }
 
-// readersFirst are the options of the locks of rwlock that look and judge as these do.
+// readersFirst configures the locks of rwlock for the checks and looks of these locks.
 var readersFirst = rwlock.Options{Prefer: rwlock.ReadersFirst}
 
-// Traits say that readers hold a key together, and that it checks the server.
 func (mutexRead) Traits() protocol.Traits {
 	return protocol.Traits{Shared: true, Check: rwlock.Read{}.Traits().Check}
 }
@@ -101,7 +100,7 @@ func (w mutexWrite) Acquire(c *protocol.Conn, now time.Time, key string, ttl tim
 
 func readersOf(key string) string { return protocol.Aux(key, "readers") }
 
-// underMutex runs f under the mutex, which lasts for 5 s.
+// underMutex runs f under the mutex of 5 s.
 func underMutex(c *protocol.Conn, key string, f func() error) error {
 	mutex := protocol.Aux(key, "mutex")
 	won, err := redis.Bool(c.Do("SETNX", mutex, 1))
@@ -121,8 +120,8 @@ func underMutex(c *protocol.Conn, key string, f func() error) error {
 	return err
 }
 
-// Extend gives the reader a new end, whether or not it is still there: swept meanwhile, it comes
-// back beside the writer that swept it (rw/extend-resurrects).
+// Extend gives the reader a new end without a look at the set. A swept reader comes back beside the
+// writer that swept it (rw/extend-resurrects).
 func (mutexRead) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
 	_, err := protocol.Whole(ttl, time.Millisecond)
 	l.Until = protocol.Until(now, ttl)
@@ -132,7 +131,7 @@ func (mutexRead) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rota
 	}), err
 }
 
-// Release takes the reader out of the set, whether or not it was still there.
+// Release removes the reader from the set, and reports no loss if a writer has swept it.
 func (mutexRead) Release(l protocol.Lease) protocol.Change {
 	return By(l, func(c *protocol.Conn) error {
 		_, err := c.Do("ZREM", readersOf(l.Key), l.Value)

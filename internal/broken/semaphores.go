@@ -12,37 +12,46 @@ import (
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 )
 
-// two is how many clients may hold each of these semaphores.
+// two is the size of each of these semaphores.
 const two = 2
 
-// bookSemaphore is acquire_semaphore of Redis in Action, 6.3.1: a sorted set of who holds it, scored by when they came.
+// A semaphore has the methods that bookSemaphore, fairSemaphore and listSemaphore share.
+type semaphore struct{ token func() string }
+
+// Traits has the check of the readers' lock.
+func (semaphore) Traits() protocol.Traits {
+	return protocol.Traits{Shared: true, Check: rwlock.Read{}.Traits().Check}
+}
+
+// lease returns the lease of an acquisition.
+func (s semaphore) lease(now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
+	_, err := protocol.Whole(ttl, time.Millisecond)
+	return protocol.Lease{Key: key, Value: s.token(), Until: protocol.Until(now, ttl), How: protocol.Free}, err
+}
+
+// Extend fails: neither the first semaphore of Redis in Action nor redis-semaphore can extend a lease.
+func (semaphore) Extend(_ time.Time, l protocol.Lease, _ time.Duration, _ bool) (protocol.Lease, protocol.Change, error) {
+	return l, protocol.Change{}, errors.ErrUnsupported
+}
+
+// bookSemaphore is acquire_semaphore of Redis in Action, 6.3.1: a sorted set of its holders, scored by their arrival.
 //
 //	MULTI; ZREMRANGEBYSCORE key -inf now-ttl; ZADD key now token; ZRANK key token; EXEC
 //	                        less than N: ours
 //	ZREM key token          a refusal; a release
 //
-// Both the sweep and the rank go by the clients' clocks. One whose clock is slow ranks before those that hold it, and comes in
-// beside them (semaphore/slow-clock); one whose clock is fast sweeps them away while their leases last. Two who come at the
-// same moment rank by their tokens. The times are in milliseconds here, and float seconds in the book.
-type bookSemaphore struct{ token func() string }
-
-// Traits say that clients hold it together, and that it checks the server as the lock of readers does.
-func (bookSemaphore) Traits() protocol.Traits {
-	return protocol.Traits{Shared: true, Check: rwlock.Read{}.Traits().Check}
-}
-
-// come returns the lease that an acquisition asks for.
-func come(token func() string, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
-	_, err := protocol.Whole(ttl, time.Millisecond)
-	return protocol.Lease{Key: key, Value: token(), Until: protocol.Until(now, ttl), How: protocol.Free}, err
-}
+// Both the sweep and the rank go by the clients' clocks. A client with a slow clock ranks before the holders, and
+// comes in beside them (semaphore/slow-clock). A client with a fast clock sweeps the holders away while their leases
+// last. Two clients that come at the same moment rank by their tokens. The times are in milliseconds here, and float
+// seconds in the book.
+type bookSemaphore struct{ semaphore }
 
 func sweeps(key string, now time.Time, ttl time.Duration) protocol.Cmd {
 	return protocol.Cmd{"ZREMRANGEBYSCORE", key, "-inf", now.Add(-ttl).UnixMilli()}
 }
 
 func (b bookSemaphore) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
-	l, err := come(b.token, now, key, ttl)
+	l, err := b.lease(now, key, ttl)
 	if err != nil {
 		return l, err
 	}
@@ -59,14 +68,9 @@ func (b bookSemaphore) Acquire(c *protocol.Conn, now time.Time, key string, ttl 
 	return l, &protocol.HeldError{Key: key}
 }
 
-// Extend is not in the book's first semaphore.
-func (bookSemaphore) Extend(_ time.Time, l protocol.Lease, _ time.Duration, _ bool) (protocol.Lease, protocol.Change, error) {
-	return l, protocol.Change{}, errors.ErrUnsupported
-}
-
 func (bookSemaphore) Release(l protocol.Lease) protocol.Change { return leaves(l, l.Key) }
 
-// leaves takes a holder out of sorted sets; whether it stood in the first decides.
+// leaves removes a holder from sorted sets. The reply of the first set decides whether the lock was lost.
 func leaves(l protocol.Lease, sets ...string) protocol.Change {
 	return protocol.Change{Key: l.Key, Value: l.Value, By: func(c *protocol.Conn) ([]any, error) {
 		var cmds []protocol.Cmd
@@ -85,13 +89,13 @@ func (bookSemaphore) Inspect(c *protocol.Conn, _ time.Time, key string) (protoco
 	return members(c, key, key)
 }
 
-// members is the state of a semaphore whose holders stand in a sorted set.
+// members returns the state of a semaphore with its holders in a sorted set.
 func members(c *protocol.Conn, key, set string) (protocol.State, error) {
 	names, err := redis.Strings(c.Do("ZRANGE", set, 0, two-1))
 	return holders(key, names, len(names) < two), protocol.Foreign(key, err)
 }
 
-// holders is the state of a key that those hold.
+// holders returns the state of a key with the given holders.
 func holders(key string, names []string, open bool) protocol.State {
 	s := protocol.State{Key: key, Status: protocol.StatusFree, TTL: protocol.NoTTL}
 	for _, name := range names {
@@ -101,26 +105,24 @@ func holders(key string, names []string, open bool) protocol.State {
 	return s
 }
 
-// fairSemaphore is acquire_fair_semaphore of Redis in Action, 6.3.2: it ranks by a counter, so that clocks that differ by less
+// fairSemaphore is acquire_fair_semaphore of Redis in Action, 6.3.2: it ranks by a counter. Clocks that differ by less
 // than a lease do no harm.
 //
 //	MULTI; ZREMRANGEBYSCORE key -inf now-ttl; ZINTERSTORE owner 2 owner key WEIGHTS 1 0; INCR counter; EXEC
 //	MULTI; ZADD key now token; ZADD owner count token; ZRANK owner token; EXEC      less than N: ours
 //	MULTI; ZREM key token; ZREM owner token; EXEC                                   a refusal; a release
-//	ZADD key now token      refreshes; 1: it was swept, and is put back until it is taken out again
+//	ZADD key now token      refreshes; 1: another client swept the token, and a release must follow
 //
-// Who has its number and pauses before it stands in the set comes in beside N others, who came later and ranked first
-// (semaphore/counter-outrun). The book holds a lock around an acquisition for that, in 6.3.4. One that was swept and refreshes
-// stands among the others again, and stays there for a lease if it dies before its ZREM.
-type fairSemaphore struct{ token func() string }
-
-func (fairSemaphore) Traits() protocol.Traits { return bookSemaphore{}.Traits() }
+// A client that pauses between its number and its ZADD comes in beside N others, who came later and ranked first
+// (semaphore/counter-outrun). Against that, the book holds a lock around an acquisition, in 6.3.4. A swept client that
+// refreshes stands in the sets again. If it dies before its ZREM, its token stays there for a lease.
+type fairSemaphore struct{ semaphore }
 
 func ownersOf(key string) string  { return protocol.Aux(key, "owner") }
 func counterOf(key string) string { return protocol.Aux(key, "counter") }
 
 func (f fairSemaphore) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
-	l, err := come(f.token, now, key, ttl)
+	l, err := f.lease(now, key, ttl)
 	if err != nil {
 		return l, err
 	}
@@ -142,7 +144,7 @@ func (f fairSemaphore) Acquire(c *protocol.Conn, now time.Time, key string, ttl 
 	return l, &protocol.HeldError{Key: key}
 }
 
-// Extend is refresh_fair_semaphore: it finds out that it was swept by standing in the set again.
+// Extend is refresh_fair_semaphore: a ZADD that adds the token shows that the token was swept.
 func (f fairSemaphore) Extend(now time.Time, l protocol.Lease, ttl time.Duration, _ bool) (protocol.Lease, protocol.Change, error) {
 	_, err := protocol.Whole(ttl, time.Millisecond)
 	l.Until = protocol.Until(now, ttl)
@@ -165,40 +167,38 @@ func (fairSemaphore) Inspect(c *protocol.Conn, _ time.Time, key string) (protoco
 	return members(c, key, ownersOf(key))
 }
 
-// listSemaphore is redis-semaphore 0.3.1 (Ruby) with its stale_client_timeout: a list of the tokens that are free, and a hash of
-// who has which since when.
+// listSemaphore is redis-semaphore 0.3.1 (Ruby) with its stale_client_timeout: a list of the free tokens, and a hash
+// with the moment at which each other token was taken.
 //
 //	GETSET exists 1             nil: EXPIRE exists 10; MULTI; DEL grabbed; DEL available; RPUSH available 0; …; PERSIST exists; EXEC
-//	HGETALL grabbed             whose time is over loses its token: MULTI; HDEL grabbed token; LPUSH available token; EXEC
+//	HGETALL grabbed             for each stale token: MULTI; HDEL grabbed token; LPUSH available token; EXEC
 //	LPOP available              nil: all are taken
 //	HSET grabbed token now
 //
-//	release   MULTI; HDEL grabbed token; LPUSH available token; EXEC      whatever the hash holds by now
+//	release   MULTI; HDEL grabbed token; LPUSH available token; EXEC      even if another client has the token by now
 //
-// A client that dies between LPOP and HSET, or whose reply to LPOP is lost, takes a token along for good (semaphore/lost-token).
-// One that is slower than stale_client_timeout gives its token back a second time, so that it is there twice, and two clients
-// have it (semaphore/doubled-token); a clock that is fast doubles one at once. Left out is the mutex around the look at who is
-// stale: nothing here takes two that look at once. The time in the hash has the client's name behind it, which to_f does not
-// read, to tell whose token it is.
-type listSemaphore struct{ token func() string }
-
-func (listSemaphore) Traits() protocol.Traits { return bookSemaphore{}.Traits() }
+// A client that dies between LPOP and HSET, or loses the reply to LPOP, loses a token for good (semaphore/lost-token).
+// A client slower than stale_client_timeout returns its token a second time: the list has the token twice, and two
+// clients take it (semaphore/doubled-token). A fast clock doubles a token at once. We left out the mutex around the
+// search for stale tokens: no fault here needs two clients that search at once. In the hash, the client's name stands
+// behind the time, where Ruby's to_f does not read it: the name tells the holder of the token.
+type listSemaphore struct{ semaphore }
 
 func existsOf(key string) string    { return protocol.Aux(key, "EXISTS") }
 func availableOf(key string) string { return protocol.Aux(key, "AVAILABLE") }
 func grabbedOf(key string) string   { return protocol.Aux(key, "GRABBED") }
 
 func (s listSemaphore) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
-	l, err := come(s.token, now, key, ttl)
+	l, err := s.lease(now, key, ttl)
 	if err != nil {
 		return l, err
 	}
 	there, err := c.Do("GETSET", existsOf(key), 1)
 	if err == nil && there == nil {
-		err = makes(c, key)
+		err = fill(c, key)
 	}
 	if err == nil {
-		err = stale(c, now, key, ttl)
+		err = reclaim(c, now, key, ttl)
 	}
 	if err != nil {
 		return l, err
@@ -215,8 +215,8 @@ func (s listSemaphore) Acquire(c *protocol.Conn, now time.Time, key string, ttl 
 	return l, err
 }
 
-// makes makes the tokens.
-func makes(c *protocol.Conn, key string) error {
+// fill makes the list of free tokens.
+func fill(c *protocol.Conn, key string) error {
 	if _, err := c.Do("EXPIRE", existsOf(key), 10); err != nil {
 		return err
 	}
@@ -228,8 +228,8 @@ func makes(c *protocol.Conn, key string) error {
 	return err
 }
 
-// stale gives back the tokens of those whose time is over.
-func stale(c *protocol.Conn, now time.Time, key string, ttl time.Duration) error {
+// reclaim returns the stale tokens to the list.
+func reclaim(c *protocol.Conn, now time.Time, key string, ttl time.Duration) error {
 	grabbed, err := redis.StringMap(c.Do("HGETALL", grabbedOf(key)))
 	if err != nil {
 		return err
@@ -237,7 +237,7 @@ func stale(c *protocol.Conn, now time.Time, key string, ttl time.Duration) error
 	for n := range two {
 		since, _, _ := strings.Cut(grabbed[strconv.Itoa(n)], " ")
 		if at, err := strconv.ParseFloat(since, 64); err == nil && time.UnixMilli(int64(at*1000)).Add(ttl).Before(now) {
-			if err := signals(c, key, strconv.Itoa(n)); err != nil {
+			if err := giveBack(c, key, strconv.Itoa(n)); err != nil {
 				return err
 			}
 		}
@@ -245,24 +245,19 @@ func stale(c *protocol.Conn, now time.Time, key string, ttl time.Duration) error
 	return nil
 }
 
-// signals gives a token back, whoever has it by now.
-func signals(c *protocol.Conn, key, n string) error {
+// giveBack returns a token to the list, even if another client has taken it by now.
+func giveBack(c *protocol.Conn, key, n string) error {
 	_, err := c.Exec(protocol.Cmd{"HDEL", grabbedOf(key), n}, protocol.Cmd{"LPUSH", availableOf(key), n})
 	return err
-}
-
-// Extend is not in redis-semaphore.
-func (listSemaphore) Extend(_ time.Time, l protocol.Lease, _ time.Duration, _ bool) (protocol.Lease, protocol.Change, error) {
-	return l, protocol.Change{}, errors.ErrUnsupported
 }
 
 func (listSemaphore) Release(l protocol.Lease) protocol.Change {
 	n, _, got := strings.Cut(l.Value, ":")
 	return By(l, func(c *protocol.Conn) error {
-		if !got { // it never had one
+		if !got { // the acquisition took no token
 			return protocol.ErrLost
 		}
-		return signals(c, l.Key, n)
+		return giveBack(c, l.Key, n)
 	})
 }
 

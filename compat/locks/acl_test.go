@@ -233,16 +233,27 @@ var written = map[string]bool{"GET": true, "SET": true, "SETNX": true, "SETEX": 
 func TestServersPage(t *testing.T) {
 	const page = "../../docs/servers.md"
 	b := must.Get(os.ReadFile(page))(t)
-	var list strings.Builder
-	list.WriteString("\n```\nACL SETUSER locker on >PASSWORD …\n\n")
+	const all = "resetkeys ~app:* resetchannels -@all"
+	var lines []string // each once
+	names := map[string][]string{}
 	for _, l := range locks.All() {
-		if l.Commands() != nil {
-			name := l.Name
-			if other := l.OnValkey(); other != "" {
-				name += " (on Valkey " + other + ")"
-			}
-			fmt.Fprintf(&list, "%s: %s\n", name, l.ACL("app:"))
+		if l.Commands() == nil {
+			continue
 		}
+		name := l.Name
+		if other := l.OnValkey(); other != "" {
+			name += " (on Valkey " + other + ")"
+		}
+		line := strings.TrimPrefix(l.ACL("app:"), all+" ")
+		if names[line] == nil {
+			lines = append(lines, line)
+		}
+		names[line] = append(names[line], name)
+	}
+	var list strings.Builder
+	list.WriteString("\n```\nACL SETUSER locker on >PASSWORD " + all + " …\n\n")
+	for _, line := range lines {
+		fmt.Fprintf(&list, "%s: %s\n", strings.Join(names[line], ", "), line)
 	}
 	list.WriteString("```\n\n")
 	const begin, end = "<!-- ACL lines: go test ./compat/locks -update -->\n", "<!-- end of ACL lines -->"

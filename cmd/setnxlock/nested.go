@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -67,4 +68,49 @@ func holds(token string, v verdict.Verdict) bool {
 		return slices.ContainsFunc(parts, func(p string) bool { return value == p || dialect.SameHolder(p, value) })
 	}
 	return same(v.Value) || slices.ContainsFunc(v.Holders, func(h compat.Holder) bool { return same(h.Value) })
+}
+
+// successor returns what an extension has put in the place of a token on a key. "" if there is no such value, or more
+// than one. Of a quorum's value it leaves out the parts of others.
+func (a *app) successor(token string, v verdict.Verdict) string {
+	ours := func(value string) bool {
+		return holds(token, verdict.Verdict{State: compat.State{Value: value}})
+	}
+	if a.algorithm == "redlock" {
+		parts := strings.Split(v.Value, ",")
+		for i, part := range parts {
+			if !slices.ContainsFunc(redlock.Values(part), ours) {
+				parts[i] = ""
+			}
+		}
+		return strings.Join(parts, ",")
+	}
+	values := []string{v.Value}
+	for _, h := range v.Holders {
+		values = append(values, h.Value)
+	}
+	slices.Sort(values)
+	values = slices.DeleteFunc(slices.Compact(values), func(value string) bool { return !ours(value) })
+	if len(values) != 1 {
+		return ""
+	}
+	return values[0]
+}
+
+// byToken calls do with a token, and again with its successors as long as the key does not hold it.
+func (a *app) byToken(ctx context.Context, t *target, token string, do func(token string) error) error {
+	err := do(token)
+	for tries := 0; tries < 3 && errors.Is(err, compat.ErrLost); tries++ {
+		all, unseen := t.looks(ctx)
+		if unseen != nil {
+			break
+		}
+		next := a.successor(token, all[0])
+		if strings.Trim(next, ",") == "" || next == token {
+			break
+		}
+		token = next
+		err = do(token)
+	}
+	return err
 }

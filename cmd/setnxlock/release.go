@@ -128,14 +128,7 @@ func (a *app) releaseByToken(key string, f releaseFlags) error {
 	} else if ofSlot(token) {
 		lock = verdict.Slots
 	}
-	err = a.remove(ctx, v, key, lock, token)
-	for range 3 { // its holder may have extended the lock since, with a value that is its own as well
-		lost := (*compat.LostError)(nil)
-		if !errors.As(err, &lost) || !dialect.SameHolder(token, lost.Value) {
-			break
-		}
-		err = a.remove(ctx, v, key, lock, lost.Value)
-	}
+	err = a.byToken(ctx, v, token, func(token string) error { return a.remove(ctx, v, key, lock, token) })
 	if err == nil && f.asJSON {
 		return a.printJSON(jsonRelease{Removed: split(key), Locks: []jsonKey{}})
 	}

@@ -398,8 +398,11 @@ func (a *app) adopt(ctx context.Context, p *deployment, f runFlags) (*held, erro
 	if err != nil {
 		return nil, err
 	}
-	lock, err := t.locks.AdoptHandle(ctx, f.handle, f.ttl)
-	return &held{lock, t}, err
+	h := &held{target: t}
+	return h, a.byToken(ctx, t, f.handle.Token, func(token string) (err error) {
+		h.Lock, err = t.locks.AdoptHandle(ctx, compat.Handle{Key: f.handle.Key, Token: token}, f.ttl)
+		return err
+	})
 }
 
 // handle reads --adopt and --token.

@@ -64,7 +64,7 @@ func plain(c byte) bool {
 // owned is what OwnedToken writes, as it stands on a key: rwlock puts a letter before it, and perhaps
 // its client's name, and a semaphore the number of its slot.
 var owned = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(?:[rw]:(?:[^:]*:)?|[0-9]+:)?setnxlock:(.+):[0-9a-f]{32}$`)
+	return regexp.MustCompile(`^(?:[rw]:(?:[^:]*:)?|[0-9]+:)?setnxlock:([^,]+):[0-9a-f]{32}$`)
 })
 
 // OwnerOf returns the owner in a token of OwnedToken's.

@@ -38,7 +38,8 @@ func TestOwnerOf(t *testing.T) {
 			}
 		}
 	}
-	for _, token := range []string{"", hex, "setnxlock:" + hex, "setnxlock::" + hex, "setnxlock:x:" + hex[1:], "r:" + hex, "x:setnxlock:y:" + hex} {
+	for _, token := range []string{"", hex, "setnxlock:" + hex, "setnxlock::" + hex, "setnxlock:x:" + hex[1:], "r:" + hex, "x:setnxlock:y:" + hex,
+		"setnxlock:x:" + hex + ",setnxlock:x:" + hex} {
 		if got, ok := dialect.OwnerOf(token); ok {
 			t.Errorf("%q: %q", token, got)
 		}

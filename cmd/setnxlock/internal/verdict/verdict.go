@@ -111,15 +111,27 @@ func (l Lens) takes(c Content, now time.Time) bool {
 func FromState(s protocol.State) Verdict {
 	v := Verdict{State: s, Obtainable: s.Status == protocol.StatusFree || s.Status == protocol.StatusDead || s.Open}
 	v.Holders = slices.Clone(s.Holders)
+	owner, ok := dialect.OwnerOf(v.Value)
 	values := []*string{&v.Value}
 	for i := range v.Holders {
 		values = append(values, &v.Holders[i].Value)
 	}
-	for _, value := range values {
-		if owner, ok := dialect.OwnerOf(*value); ok && v.Owner == "" {
-			v.Owner, v.Sure = owner, Certain
+	if !ok && len(v.Holders) > 0 { // of a quorum
+		owner, ok = dialect.OwnerOf(v.Holders[0].Value)
+		for _, h := range v.Holders {
+			other, _ := dialect.OwnerOf(h.Value)
+			ok = ok && other == owner
 		}
-		if len(*value) > most {
+	}
+	if ok {
+		v.Owner, v.Sure = owner, Certain
+	}
+	for i, value := range values {
+		long := most
+		if i == 0 {
+			long *= max(len(v.Holders), 1) // a quorum's has a part of each
+		}
+		if len(*value) > long {
 			*value, v.Cut = beginning(*value, len(*value)), true
 		}
 	}

@@ -119,3 +119,31 @@ func TestKeysBesideAKey(t *testing.T) {
 		}
 	}
 }
+
+// A quorum's value has a part for each server. Its owner is whoever has all votes; a split vote has none.
+func TestQuorumsAreJudged(t *testing.T) {
+	token := func(owner string) string { return "setnxlock:" + owner + ":" + hexToken }
+	long := strings.Repeat("x", 500)
+	for _, test := range []struct {
+		owners []string
+		owner  string
+	}{
+		{[]string{"web1:47/a", "web1:47/a", "web1:47/a"}, "web1:47/a"}, {[]string{"web1:47/a", "web1:47/a", "web2:1/a"}, ""}, {[]string{long, long, long}, long},
+		{[]string{"a"}, "a"},
+	} {
+		var s protocol.State
+		var parts []string
+		for _, owner := range test.owners {
+			parts = append(parts, token(owner))
+			s.Holders = append(s.Holders, protocol.Holder{Value: token(owner)})
+		}
+		s.Value = strings.Join(parts, ",")
+		if v := verdict.FromState(s); v.Owner != test.owner || v.Value != s.Value || v.Cut {
+			t.Errorf("%.20q: owner %.20q, value %.20q, cut %v", test.owners, v.Owner, v.Value, v.Cut)
+		}
+	}
+	s := protocol.State{Value: strings.Repeat("x", 5000), Holders: []protocol.Holder{{Value: "x"}, {Value: strings.Repeat("x", 4998)}}}
+	if v := verdict.FromState(s); !v.Cut || len(v.Value) > 100 || len(v.Holders[1].Value) > 100 {
+		t.Errorf("a long value is shown as %d bytes", len(v.Value))
+	}
+}

@@ -175,17 +175,24 @@ func (c *Conn) send(ctx context.Context, patience time.Duration, m *Message, las
 		return nil
 	}
 	c.writing = true
-	if len(c.sent) > 0 { // others are at work: who is about to send travels with us
-		c.mu.Unlock()
-		runtime.Gosched()
-		c.mu.Lock()
-	}
+	c.gather()
 	more := c.write()
 	c.mu.Unlock()
 	if more {
 		go c.writeRest()
 	}
 	return nil
+}
+
+// gather waits for messages that are about to come, as long as others are at work and some do. c.mu is held, but not while
+// it waits.
+func (c *Conn) gather() {
+	for n := 0; len(c.sent) > 0 && n < len(c.pending); {
+		n = len(c.pending)
+		c.mu.Unlock()
+		runtime.Gosched()
+		c.mu.Lock()
+	}
 }
 
 // write writes what is pending. c.mu is held, but not while it writes. more: there is something

@@ -23,10 +23,10 @@ func (k *Locker) Adopt(ctx context.Context, key, token string, ttl time.Duration
 	if err != nil {
 		return nil, err
 	}
-	if !k.crew.Enter() {
+	if !k.jobs.Enter() {
 		return nil, ErrClosed
 	}
-	defer k.crew.Leave()
+	defer k.jobs.Leave()
 	return forUser(k.adopt(ctx, key, token, ttl, start))
 }
 
@@ -67,11 +67,11 @@ func (k *Locker) ReleaseToken(ctx context.Context, key, token string) error {
 }
 
 func (k *Locker) releaseToken(ctx context.Context, key, token string) error {
-	if !k.crew.Enter() {
+	if !k.jobs.Enter() {
 		return ErrClosed
 	}
-	defer k.crew.Leave()
-	ctx, end := k.crew.Operation(ctx)
+	defer k.jobs.Leave()
+	ctx, end := k.jobs.Operation(ctx)
 	defer end()
 	if ctx.Err() != nil {
 		var done func()

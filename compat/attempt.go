@@ -87,11 +87,11 @@ func (k *Locker) stepContext(ctx context.Context, ttl time.Duration) (context.Co
 	d := min(k.o.Timeout, ttl)
 	switch {
 	case limit.Cancels(ctx):
-		return limit.Within(cleaning.With(ctx, k.crew), k.o.Clock, d)
+		return limit.Within(cleaning.With(ctx, k.jobs), k.o.Clock, d)
 	case ctx == context.Background():
 		return limit.Timed(k.plain, k.o.Clock, d), func() {}
 	}
-	return limit.Timed(cleaning.With(ctx, k.crew), k.o.Clock, d), func() {}
+	return limit.Timed(cleaning.With(ctx, k.jobs), k.o.Clock, d), func() {}
 }
 
 // started and elapsed measure a time for an Observer. Without one they do not ask the clock.

@@ -48,7 +48,7 @@ func (s *server) join(ctx context.Context, ch protocol.Change) error {
 	b.busy = true
 	b.mu.Unlock()
 	if begins {
-		s.crew.Run(s.runBatches)
+		s.jobs.Run(s.runBatches)
 	}
 	rings, stop := limit.Alarm(ctx)
 	defer stop()
@@ -97,7 +97,7 @@ func (s *server) carryOut(batch []*batchedChange) {
 	for i, c := range batch {
 		changes[i], within = c.change, max(within, c.within)
 	}
-	ctx := limit.Timed(cleaning.With(context.Background(), s.crew), limit.Real, within)
+	ctx := limit.Timed(cleaning.With(context.Background(), s.jobs), limit.Real, within)
 	ran := false
 	err := s.do(ctx, batch[0].change.Key, func(c *call) error {
 		ran = true

@@ -88,7 +88,7 @@ type serving interface {
 	claim() (before bool)
 
 	// keep has it keep connections between two steps, until close.
-	keep(crew *cleaning.Crew)
+	keep(jobs *cleaning.Jobs)
 	close()
 
 	// batches puts together which leases one server can be asked for at once, and extendAll extends them.

@@ -272,8 +272,8 @@ func (s *server) learnWhole(key string) {
 	if !s.pipes.CompareAndSwap(unasked, separate) {
 		return
 	}
-	s.crew.Run(func() {
-		ctx := limit.Timed(cleaning.With(context.Background(), s.crew), limit.Real, longestCheck)
+	s.jobs.Run(func() {
+		ctx := limit.Timed(cleaning.With(context.Background(), s.jobs), limit.Real, longestCheck)
 		s.afresh(ctx, key, func(c *call) error { //nolint:errcheck // then they are not shared
 			if c.keepsWhole(key) {
 				s.pipes.Store(whole)

@@ -16,10 +16,10 @@ func (l *held) Handoff(ctx context.Context, ttl time.Duration) (*Lock, error) {
 	if err := l.k.validTTL(l.lease.Key, ttl); err != nil {
 		return nil, err
 	}
-	if !l.k.crew.Enter() {
+	if !l.k.jobs.Enter() {
 		return nil, cmp.Or(l.ended(), ErrClosed)
 	}
-	defer l.k.crew.Leave()
+	defer l.k.jobs.Leave()
 	if err := l.begin(ctx); err != nil { // no renewal comes in between
 		return nil, err
 	}

@@ -236,10 +236,10 @@ func (l *held) Extend(ctx context.Context, ttl time.Duration) error {
 	if err := l.k.validTTL(l.lease.Key, ttl); err != nil {
 		return err
 	}
-	if !l.k.crew.Enter() {
+	if !l.k.jobs.Enter() {
 		return cmp.Or(l.ended(), ErrClosed)
 	}
-	defer l.k.crew.Leave()
+	defer l.k.jobs.Leave()
 	if err := l.begin(ctx); err != nil {
 		return err
 	}
@@ -283,7 +283,7 @@ func (l *held) release(ctx context.Context) error {
 			defer done()
 		}
 	}
-	ctx, end := l.k.crew.Operation(ctx)
+	ctx, end := l.k.jobs.Operation(ctx)
 	defer end()
 	if !l.tryBegin() { // a renewal under way ends first: it must not follow the release (any/renewal-outlives-release)
 		l.mu.Lock()

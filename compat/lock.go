@@ -154,10 +154,10 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error { return l.h
 // compares, and never removes another client's lock. Before Options.Hold has passed it only looks: the lock is
 // over here, and stays on the server.
 func (l *Lock) Release(ctx context.Context) error {
-	if !l.h.k.crew.Enter() { // Close does, or has
+	if !l.h.k.jobs.Enter() { // Close does, or has
 		return l.h.over()
 	}
-	defer l.h.k.crew.Leave()
+	defer l.h.k.jobs.Leave()
 	return l.h.release(ctx)
 }
 

@@ -31,7 +31,7 @@ type Locker struct {
 	scheduler schedule.Scheduler[*held]
 	queues    queue.Queues[unattached]
 	tasks     sync.WaitGroup // in the background
-	crew      *cleaning.Crew // for what a Backend leaves to be done behind a step
+	jobs      *cleaning.Jobs // for what a Backend leaves to be done behind a step
 }
 
 // New returns a Locker for a over connections from pool.
@@ -75,18 +75,18 @@ func NewLocker(b Backend, o Options) *Locker {
 	if o.Poll <= 0 {
 		o.Poll = 500 * time.Millisecond
 	}
-	crew := cleaning.New(o.Clock, o.Cleanup)
+	jobs := cleaning.New(o.Clock, o.Cleanup)
 	b, err := owned(b)
-	k := &Locker{o: o, invalid: err, abilities: b.Abilities(), plain: cleaning.With(context.Background(), crew), crew: crew}
-	k.resolver = resolver{backend: b, now: o.Clock.Now, step: k.stepContext, cleanup: crew.After, limit: o.Timeout}
+	k := &Locker{o: o, invalid: err, abilities: b.Abilities(), plain: cleaning.With(context.Background(), jobs), jobs: jobs}
+	k.resolver = resolver{backend: b, now: o.Clock.Now, step: k.stepContext, cleanup: jobs.After, limit: o.Timeout}
 	k.queues = queue.Queues[unattached]{Now: o.Clock.Now, Pause: o.least(), Longest: o.Poll, Run: k.background}
 	k.queues.Undo = func(ctx context.Context, h *unattached) { k.undo(ctx, h, nil) } //nolint:errcheck // what stays ends with its lease
 	k.scheduler.Clock, k.scheduler.Renew = o.Clock, k.renewAll
 	k.scheduler.End = func(l *held, at time.Time) { l.on(lease.Event{Kind: lease.Tick, At: at}, Grant{}) }
 	if s := k.abilities.server; s != nil && err == nil {
-		s.keep(crew)
-		if k.queues.Apart = s.inTurn(); crew.Attended() && !crew.Stands() { // else nobody would hear of it in time
-			k.queues.Signals = s.signals(k.now, crew.Pause, func(ctx context.Context) (context.Context, func()) { return k.step(ctx, o.Timeout) }, k.cleanup)
+		s.keep(jobs)
+		if k.queues.Apart = s.inTurn(); jobs.Attended() && !jobs.Stands() { // else nobody would hear of it in time
+			k.queues.Signals = s.signals(k.now, jobs.Pause, func(ctx context.Context) (context.Context, func()) { return k.step(ctx, o.Timeout) }, k.cleanup)
 		}
 	}
 	return k
@@ -105,11 +105,11 @@ func (k *Locker) TryLock(ctx context.Context, key string, ttl time.Duration) (*L
 	if err != nil {
 		return nil, err
 	}
-	if !k.crew.Enter() {
+	if !k.jobs.Enter() {
 		return nil, ErrClosed
 	}
-	defer k.crew.Leave()
-	op, end := k.crew.Operation(ctx)
+	defer k.jobs.Leave()
+	op, end := k.jobs.Operation(ctx)
 	defer end()
 	l, err := k.attempt(op, key, ttl, 1)
 	if err != nil {
@@ -187,10 +187,10 @@ func (k *Locker) Inspect(ctx context.Context, key string) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	if !k.crew.Enter() {
+	if !k.jobs.Enter() {
 		return State{}, ErrClosed
 	}
-	defer k.crew.Leave()
+	defer k.jobs.Leave()
 	return k.inspect(ctx, key, k.o.Timeout)
 }
 
@@ -201,17 +201,17 @@ func (k *Locker) Inspect(ctx context.Context, key string) (State, error) {
 // ErrClosed.
 func (k *Locker) Close(ctx context.Context) error {
 	k.queues.Close()
-	k.crew.Close()
+	k.jobs.Close()
 	locks := k.scheduler.Close()
 	errs := make([]error, len(locks))
-	all, end := k.crew.Operation(ctx)
+	all, end := k.jobs.Operation(ctx)
 	defer end()
 	schedule.AtOnce(len(locks), func(i int) {
 		if err := locks[i].close(all); !errors.Is(err, ErrReleased) && !errors.Is(err, ErrDetached) && !errors.Is(err, ErrHandedOff) {
 			errs[i] = err
 		}
 	})
-	waits := k.crew.Wait(ctx)
+	waits := k.jobs.Wait(ctx)
 	idle := make(chan struct{})
 	go func() { k.tasks.Wait(); k.scheduler.Wait(); close(idle) }()
 	select {
@@ -222,7 +222,7 @@ func (k *Locker) Close(ctx context.Context) error {
 	if s := k.abilities.server; s != nil && k.invalid == nil {
 		s.close()
 	}
-	return errors.Join(append(errs, cmp.Or(waits, k.crew.Wait(ctx)))...)
+	return errors.Join(append(errs, cmp.Or(waits, k.jobs.Wait(ctx)))...)
 }
 
 // background runs f so that Close can wait for it.

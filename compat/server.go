@@ -45,7 +45,7 @@ type server struct {
 	batcher  batcher
 
 	owned atomic.Bool // by a Locker
-	crew  *cleaning.Crew
+	jobs  *cleaning.Jobs
 
 	silent    atomic.Int64  // until when releases wake nobody, in nanoseconds of Unix
 	hungUp    atomic.Int64  // wake-ups in a row that ended with their connection

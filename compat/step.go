@@ -240,8 +240,8 @@ func (s *server) stock(key string) *stock.Stock {
 	g := s.group(key)
 	if s.stocks[g] == nil {
 		st := &stock.Stock{Most: s.keeps, Prompt: s.source.Prompt, Idle: s.source.Idle, Full: s.source.full, Epoch: s.source.Epoch}
-		if s.crew != nil {
-			st.Run, st.Still = s.crew.Run, !s.crew.Attended()
+		if s.jobs != nil {
+			st.Run, st.Still = s.jobs.Run, !s.jobs.Attended()
 		}
 		s.stocks[g] = st
 	}
@@ -257,9 +257,9 @@ func (s *server) group(key string) int {
 	return 0
 }
 
-// keep lets connections be kept, pinned and shared, for the steps of a Locker with this Crew.
-func (s *server) keep(crew *cleaning.Crew) {
-	s.crew = crew
+// keep lets connections be kept, pinned and shared, for the steps of a Locker with these Jobs.
+func (s *server) keep(jobs *cleaning.Jobs) {
+	s.jobs = jobs
 	if s.source.Slots {
 		return
 	}
@@ -269,8 +269,8 @@ func (s *server) keep(crew *cleaning.Crew) {
 	}
 	most := min((s.keeps+1)/2, 4)
 	s.keeps -= most
-	s.shared = &mux.Pool{Most: most, Whole: func() bool { return s.pipes.Load() == whole }, Epoch: s.source.Epoch, Job: crew.Job, Borrow: func(ctx context.Context, key string) (redis.Conn, error) {
-		c, err := s.borrow(cleaning.With(ctx, crew), key, false)
+	s.shared = &mux.Pool{Most: most, Whole: func() bool { return s.pipes.Load() == whole }, Epoch: s.source.Epoch, Job: jobs.Job, Borrow: func(ctx context.Context, key string) (redis.Conn, error) {
+		c, err := s.borrow(cleaning.With(ctx, jobs), key, false)
 		if err != nil {
 			return nil, err
 		}
@@ -301,7 +301,7 @@ func (s *server) doubt(key string) {
 // returnLater returns a connection in the background. A refused client so does not wait for the server once more.
 func (s *server) returnLater(c *call) {
 	c.wire.Anew()
-	s.crew.Run(func() { s.putBack(c) })
+	s.jobs.Run(func() { s.putBack(c) })
 }
 
 func (s *server) putBack(c *call) {

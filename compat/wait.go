@@ -45,15 +45,15 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 	if l := k.within(ctx, key); l != nil && !k.abilities.Shared && l.h.ended() == nil {
 		return nil, fmt.Errorf("%w: this call is made under the lock of %q, and would wait for itself", ErrInvalid, key)
 	}
-	if !k.crew.Enter() {
+	if !k.jobs.Enter() {
 		return nil, ErrClosed
 	}
-	defer k.crew.Leave()
+	defer k.jobs.Leave()
 	q, entry, first, err := k.queues.Join(key, ttl)
 	if err != nil {
 		return nil, err
 	}
-	op, end := k.crew.Operation(ctx)
+	op, end := k.jobs.Operation(ctx)
 	defer end()
 	w := wait{k: k, key: key, ttl: ttl, bound: bound, start: start, queue: q, entry: entry}
 	w.name(op)

@@ -159,7 +159,7 @@ func (q *Quorum) cleanup(ctx context.Context) (context.Context, func()) {
 	if q.o.Sequential {
 		return context.WithoutCancel(ctx), func() {}
 	}
-	return cleaning.Of(ctx, q.crew).After(ctx)
+	return cleaning.Of(ctx, q.jobs).After(ctx)
 }
 
 // cleanupAtMost is the default of compat.Options.Cleanup, for a Quorum that no Locker uses.

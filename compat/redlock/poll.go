@@ -153,7 +153,7 @@ func (p *poll[T]) leave(caller context.Context, who []int, decided bool, cancel 
 		cancel(nil)
 		return
 	}
-	clean, done := cleaning.Of(caller, p.q.crew).Begin(caller)
+	clean, done := cleaning.Of(caller, p.q.jobs).Begin(caller)
 	p.missing = make(map[*server]bool)
 	for _, i := range who {
 		if !p.answers[i].came {

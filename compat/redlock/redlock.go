@@ -123,7 +123,7 @@ type Quorum struct {
 	abilities   compat.Abilities
 	allDistinct atomic.Bool    // the servers are; see sameServers
 	trip        atomic.Int64   // in which a majority answers, in nanoseconds
-	crew        *cleaning.Crew // where there is no Locker's
+	jobs        *cleaning.Jobs // where there is no Locker's
 
 	mu    sync.Mutex
 	moved map[id]*moved   // see open
@@ -145,7 +145,7 @@ func New(servers []compat.Backend, o Options) *Quorum {
 		o.Grace = 50 * time.Millisecond
 	}
 	q := &Quorum{need: len(servers)/2 + 1, o: o, moved: make(map[id]*moved), pairs: make(map[[2]int]bool)}
-	q.crew = cleaning.New(o.Clock, cleanupAtMost)
+	q.jobs = cleaning.New(o.Clock, cleanupAtMost)
 	q.abilities.Rotates = true
 	if len(servers) == 0 {
 		q.invalid = fmt.Errorf("%w: a quorum of no servers", compat.ErrInvalid)

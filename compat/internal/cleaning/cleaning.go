@@ -1,6 +1,6 @@
-// Package cleaning is what the steps of a lock leave to be done behind them, whatever has become of
-// their context: within a limit of its own, which one operation has once, or in the background,
-// where closing the Locker waits for it.
+// Package cleaning does the work that the steps of a lock leave behind, even if their context has ended:
+// within a time limit, which all steps of one operation share, or in the background, where closing the
+// Locker waits for the work.
 package cleaning
 
 import (
@@ -12,81 +12,81 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
 
-// Unattended is a clock with which nothing runs in the background: the explorer's, whose clients do one thing after
+// Unattended marks a clock that allows no work in the background: the explorer's, whose clients do one thing after
 // the other.
 type Unattended interface{ Unattended() }
 
-// A Crew does what the steps of one Locker leave behind.
-type Crew struct {
+// Jobs bounds and counts the work that the steps of one Locker leave behind.
+type Jobs struct {
 	clock clock.Clock
 	limit time.Duration
 
-	life context.Context // of what is kept; nil: nothing ends it
+	life context.Context // ends the jobs of Keep and Brief; nil: nothing ends them
 	end  func()
 
-	mu     sync.Mutex
-	closed bool
-	idles  bool // it runs nothing in the background
-	stands bool // no time passes by itself
-	jobs   int
-	idle   chan struct{} // closed when there are none any more; nil: nobody waits for that
+	mu      sync.Mutex
+	closed  bool
+	idles   bool // no job runs in the background
+	stands  bool // the clock is a mock: no time passes by itself
+	running int
+	idle    chan struct{} // closed when no job is running any more; nil: no Wait waits for that
 }
 
-// Alone is the Crew of steps without a Locker.
-var Alone = &Crew{clock: limit.Real, limit: 250 * time.Millisecond}
+// Alone serves steps without a Locker.
+var Alone = &Jobs{clock: limit.Real, limit: 250 * time.Millisecond}
 
-// New returns a Crew that takes no longer than limit for a job, which then ends with ErrTimeout.
-func New(c clock.Clock, limit time.Duration) *Crew {
-	crew := &Crew{clock: c, limit: limit}
-	_, crew.idles = c.(Unattended)
-	_, crew.stands = c.(*clock.Mock)
-	crew.life, crew.end = context.WithCancel(context.Background())
-	return crew
+// New returns Jobs with a limit for each job. A job over its limit ends with ErrTimeout.
+func New(c clock.Clock, limit time.Duration) *Jobs {
+	jobs := &Jobs{clock: c, limit: limit}
+	_, jobs.idles = c.(Unattended)
+	_, jobs.stands = c.(*clock.Mock)
+	jobs.life, jobs.end = context.WithCancel(context.Background())
+	return jobs
 }
 
 type key struct{}
 
-// With is ctx for a step of the Locker whose Crew is c.
-func With(ctx context.Context, c *Crew) context.Context {
-	if ctx.Value(key{}) == c { // as that of an Operation
+// With returns ctx for a step of the Locker with the Jobs c.
+func With(ctx context.Context, c *Jobs) context.Context {
+	if ctx.Value(key{}) == c { // ctx may be an Operation of c
 		return ctx
 	}
 	return context.WithValue(ctx, key{}, c)
 }
 
-// Of returns the Crew of the Locker whose step has ctx, and otherwise if it has none.
-func Of(ctx context.Context, otherwise *Crew) *Crew {
-	if c, ok := ctx.Value(key{}).(*Crew); ok {
+// Of returns the Jobs that With put into ctx, or otherwise if there is none.
+func Of(ctx context.Context, otherwise *Jobs) *Jobs {
+	if c, ok := ctx.Value(key{}).(*Jobs); ok {
 		return c
 	}
 	return otherwise
 }
 
-// An Operation is the context of one call of the Locker's, which may take several steps and clean up
-// after each. From the end of the caller's context on all of them have one limit together: the call
-// returns when that has passed.
+// An Operation is the context of one call to a Locker. The call may take several steps and clean up after
+// each. All of them share one limit, which begins at the end of the caller's context: the call returns when
+// the limit has passed.
 type Operation struct {
 	context.Context
-	crew *Crew // nil: of no Locker's alone
-	late bool  // it is what After or Begin returned
+	jobs *Jobs // nil: an operation of several Lockers
+	late bool  // After or Begin returned this Operation
 
 	mu   sync.Mutex
-	rest context.Context // ends with the limit; nil: the caller's context has not been seen to have ended
+	rest context.Context // ends with the limit; nil: the caller's context had not ended at the last look
 	stop func()
 }
 
-// Operation begins an operation of the Locker whose Crew is c, if it is no part of one. What can't be
-// cancelled needs none.
-func (c *Crew) Operation(ctx context.Context) (_ context.Context, end func()) {
+// Operation begins an operation of the Locker with the Jobs c, unless ctx belongs to an operation already. A
+// context without cancellation needs no operation.
+func (c *Jobs) Operation(ctx context.Context) (_ context.Context, end func()) {
 	o, part := ctx.(*Operation)
 	if part && !o.late || !limit.Cancels(ctx) {
 		return ctx, func() {}
 	}
-	o = &Operation{Context: ctx, crew: c}
+	o = &Operation{Context: ctx, jobs: c}
 	return o, o.end
 }
 
-// Together begins an operation of several calls, each of which is to be passed the context as it is.
+// Together begins an operation of several calls. Each call must get the returned context unchanged.
 func Together(ctx context.Context) (_ context.Context, end func()) {
 	o := &Operation{Context: ctx}
 	return o, o.end
@@ -94,13 +94,13 @@ func Together(ctx context.Context) (_ context.Context, end func()) {
 
 type operation struct{}
 
-// Value finds the Operation and its Crew.
+// Value returns the Operation and its Jobs for their keys.
 func (o *Operation) Value(k any) any {
 	switch {
 	case k == operation{}:
 		return o
-	case k == key{} && o.crew != nil:
-		return o.crew
+	case k == key{} && o.jobs != nil:
+		return o.jobs
 	}
 	return o.Context.Value(k)
 }
@@ -113,12 +113,12 @@ func (o *Operation) end() {
 	}
 }
 
-// After is the context of what must be done although ctx has ended, or ends meanwhile: until the
-// limit has passed, or what is left of it in the Operation that ctx is of.
-func (c *Crew) After(ctx context.Context) (context.Context, func()) {
+// After returns a context for work that must be done even if ctx has ended or ends meanwhile. The context
+// ends with the limit, or with the rest of the limit in the Operation of ctx.
+func (c *Jobs) After(ctx context.Context) (context.Context, func()) {
 	o, _ := ctx.Value(operation{}).(*Operation)
 	if o == nil {
-		o = &Operation{Context: context.WithoutCancel(ctx), crew: c}
+		o = &Operation{Context: context.WithoutCancel(ctx), jobs: c}
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -130,11 +130,11 @@ func (c *Crew) After(ctx context.Context) (context.Context, func()) {
 		}
 	}
 	ctx, done := limit.Alongside(ctx, rest)
-	return &Operation{Context: ctx, crew: c, late: true, rest: rest}, func() {
+	return &Operation{Context: ctx, jobs: c, late: true, rest: rest}, func() {
 		done()
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		if o.rest == nil && o.Context.Err() != nil { // the caller's context ended in between
+		if o.rest == nil && o.Context.Err() != nil { // the caller's context ended during the work
 			o.rest, o.stop = rest, stop
 			return
 		}
@@ -142,22 +142,22 @@ func (c *Crew) After(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// Late reports that ctx is of what is done after the end of the caller's, or in the background.
+// Late reports whether ctx comes from After or Begin.
 func Late(ctx context.Context) bool {
 	o, _ := ctx.Value(operation{}).(*Operation)
 	return o != nil && o.late
 }
 
-// Begin begins a job in the background, for which Wait waits until done is called. Its context
+// Begin begins a job in the background. Wait waits for the job until done is called. The job's context
 // outlives ctx.
-func (c *Crew) Begin(ctx context.Context) (_ context.Context, done func()) {
+func (c *Jobs) Begin(ctx context.Context) (_ context.Context, done func()) {
 	ctx, stop := limit.Within(context.WithoutCancel(ctx), c.clock, c.limit)
-	return &Operation{Context: ctx, crew: c, late: true, rest: ctx}, c.job(stop)
+	return &Operation{Context: ctx, jobs: c, late: true, rest: ctx}, c.job(stop)
 }
 
-// Keep begins a job that is worth more than the step that began it. Its context outlives ctx, and ends when d has passed
-// or the Crew closes; then Wait waits for it no longer than for any.
-func (c *Crew) Keep(ctx context.Context, d time.Duration) (_ context.Context, done func()) {
+// Keep begins a job for later steps too. Its context outlives ctx, and ends after d or at Close. From Close on,
+// Wait waits for the job no longer than the limit of any job.
+func (c *Jobs) Keep(ctx context.Context, d time.Duration) (_ context.Context, done func()) {
 	ctx, stop := limit.Within(context.WithoutCancel(ctx), limit.Real, d)
 	if c.life == nil {
 		return ctx, stop
@@ -166,8 +166,8 @@ func (c *Crew) Keep(ctx context.Context, d time.Duration) (_ context.Context, do
 	return ctx, func() { kept(); stop(); end() }
 }
 
-// Brief begins a job that done ends. Once the Crew closes, Wait waits for it no longer than for any.
-func (c *Crew) Brief() (done func()) {
+// Brief begins a job that done ends. From Close on, Wait waits for the job no longer than the limit of any job.
+func (c *Jobs) Brief() (done func()) {
 	if c.life == nil {
 		return func() {}
 	}
@@ -176,39 +176,39 @@ func (c *Crew) Brief() (done func()) {
 	return func() { closing(); end() }
 }
 
-// job counts a job until done is called, which stops it.
-func (c *Crew) job(stop func()) (done func()) {
+// job counts a job until done is called. done calls stop.
+func (c *Jobs) job(stop func()) (done func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.jobs++
+	c.running++
 	return sync.OnceFunc(func() { stop(); c.Leave() })
 }
 
-// Enter begins a job that is a caller's; false: the Crew is closed. Leave ends it.
-func (c *Crew) Enter() bool {
+// Enter begins the job of a caller, or returns false after Close. Leave ends the job.
+func (c *Jobs) Enter() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.closed {
-		c.jobs++
+		c.running++
 	}
 	return !c.closed
 }
 
-// Leave is told that a job has ended.
-func (c *Crew) Leave() {
+// Leave ends a job begun by Enter.
+func (c *Jobs) Leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.jobs--; c.jobs == 0 && c.idle != nil {
+	if c.running--; c.running == 0 && c.idle != nil {
 		close(c.idle)
 		c.idle = nil
 	}
 }
 
-// Job begins one that done ends.
-func (c *Crew) Job() (done func()) { return c.job(func() {}) }
+// Job begins a job that done ends.
+func (c *Jobs) Job() (done func()) { return c.job(func() {}) }
 
 // Run runs f in the background, as a job.
-func (c *Crew) Run(f func()) {
+func (c *Jobs) Run(f func()) {
 	if c.idles {
 		return
 	}
@@ -219,14 +219,14 @@ func (c *Crew) Run(f func()) {
 	}()
 }
 
-// Stands reports that no time passes on the clock by itself: what is waited for elsewhere has another time.
-func (c *Crew) Stands() bool { return c.stands }
+// Stands reports whether no time passes on the clock by itself: the server's time goes on.
+func (c *Jobs) Stands() bool { return c.stands }
 
-// Attended reports that something may run in the background.
-func (c *Crew) Attended() bool { return !c.idles }
+// Attended reports whether jobs may run in the background.
+func (c *Jobs) Attended() bool { return !c.idles }
 
-// Pause waits for d, or until the Crew closes.
-func (c *Crew) Pause(d time.Duration) {
+// Pause waits for d or for Close.
+func (c *Jobs) Pause(d time.Duration) {
 	t := c.clock.Timer(d)
 	defer t.Stop()
 	select {
@@ -235,18 +235,18 @@ func (c *Crew) Pause(d time.Duration) {
 	}
 }
 
-// Close ends what is kept, and lets nobody enter.
-func (c *Crew) Close() {
+// Close ends the jobs of Keep. After Close, Enter returns false.
+func (c *Jobs) Close() {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
 	c.end()
 }
 
-// Wait waits until no job is under way, or ctx ends.
-func (c *Crew) Wait(ctx context.Context) error {
+// Wait waits until no job is running, or ctx ends.
+func (c *Jobs) Wait(ctx context.Context) error {
 	c.mu.Lock()
-	if c.jobs == 0 {
+	if c.running == 0 {
 		c.mu.Unlock()
 		return nil
 	}

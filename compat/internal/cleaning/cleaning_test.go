@@ -12,14 +12,14 @@ import (
 
 const most = 250 * time.Millisecond
 
-// start returns a Crew, its clock, and a caller's context with what ends it.
-func start() (*clock.Mock, *Crew, context.Context, func()) {
+// start returns Jobs, their clock, and a caller's context with its cancellation.
+func start() (*clock.Mock, *Jobs, context.Context, func()) {
 	mock := clock.NewMock()
 	caller, cancel := context.WithCancel(context.Background())
 	return mock, New(mock, most), caller, cancel
 }
 
-// open reports that all go on, and fails if one that ended did not end by the limit.
+// open reports whether no context has ended. It fails the test if a context ended for another reason than the limit.
 func open(t *testing.T, all ...context.Context) bool {
 	t.Helper()
 	for _, ctx := range all {
@@ -33,8 +33,7 @@ func open(t *testing.T, all ...context.Context) bool {
 	return true
 }
 
-// From the end of the caller's context on an operation has one limit, whichever of its steps cleans
-// up, and whatever that leads to.
+// An operation has one limit from the end of the caller's context on, for all of its steps and nested work.
 func TestOneLimit(t *testing.T) {
 	mock, c, caller, cancel := start()
 	op, end := c.Operation(caller)
@@ -67,8 +66,8 @@ func TestOneLimit(t *testing.T) {
 	}
 }
 
-// While the caller's context goes on each has the whole limit; if it ends in between, what follows has
-// what was left.
+// Each piece of work has the whole limit while the caller's context goes on. After the end of that context,
+// later work has the rest of the limit.
 func TestLimitAsTheContextEnds(t *testing.T) {
 	mock, c, caller, cancel := start()
 	op, end := c.Operation(caller)
@@ -95,8 +94,7 @@ func TestLimitAsTheContextEnds(t *testing.T) {
 	}
 }
 
-// Calls that belong together share a limit; a context of a call that is over, such as a lock's, is the
-// caller's own.
+// Calls of Together share a limit. The context of an earlier call, such as a lock's, begins a new operation.
 func TestTogether(t *testing.T) {
 	mock, c, caller, cancel := start()
 	cancel()
@@ -126,7 +124,7 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// A job in the background outlives its operation, has a limit of its own, and is waited for.
+// A job in the background outlives its operation and has its own limit. Wait waits for the job.
 func TestJob(t *testing.T) {
 	mock, c, caller, cancel := start()
 	cancel()

@@ -1,6 +1,6 @@
-// Package limit bounds what a step may take: contexts that end by a limit of ours as well as
-// by the caller's own end. It guarantees that the two are never mistaken for each other: ours
-// is ErrTimeout and never context.Canceled, the caller's is never ErrTimeout, whatever its cause is.
+// Package limit bounds the time of a step. Its contexts end by a limit of ours, or with the caller's context.
+// The package guarantees that the two ends are never mistaken for each other: the end by our limit is
+// ErrTimeout and never context.Canceled, and the caller's end is never ErrTimeout, whatever its cause.
 package limit
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// ErrTimeout means that a limit of ours ran out. It is a net.Error, and
-// os.ErrDeadlineExceeded to errors.Is.
+// ErrTimeout means that a limit of ours ran out. It is a net.Error. errors.Is takes it for
+// os.ErrDeadlineExceeded too.
 var ErrTimeout error = timeout{}
 
 type timeout struct{}
@@ -26,17 +26,18 @@ func (timeout) Timeout() bool        { return true }
 func (timeout) Temporary() bool      { return true }
 func (timeout) Is(target error) bool { return target == os.ErrDeadlineExceeded }
 
-// A CallerError is an error that a caller brought along: the cause of its context's end, or what its Dial
-// returned. It may be another lock's, and says nothing about this one: errors.Is and errors.As don't look through it.
+// A CallerError wraps an error of the caller's own code: the cause of its context's end, or an error of its
+// Dial. That error may belong to another lock, and says nothing about this one: errors.Is and errors.As don't
+// look into it.
 type CallerError struct{ Err error }
 
 func (e *CallerError) Error() string { return e.Err.Error() }
 
-// Caller returns what the caller brought along, to a caller that wants to look at it.
+// Caller returns the wrapped error, for callers that look for it.
 func (e *CallerError) Caller() error { return e.Err }
 
-// Dialled is the error of a caller's Dial or pool: a server's answer, to AUTH say, as it is, any other as a
-// CallerError.
+// Dialled wraps an error of the caller's Dial or pool in a CallerError. It returns a server's answer unchanged: the
+// answer to AUTH, for example.
 func Dialled(err error) error {
 	switch err.(type) {
 	case nil, redis.Error:
@@ -45,7 +46,7 @@ func Dialled(err error) error {
 	return &CallerError{err}
 }
 
-// Brought returns the caller's error that err carries; nil: none.
+// Brought returns the caller's error in err, or nil.
 func Brought(err error) error {
 	if c := (*CallerError)(nil); errors.As(err, &c) {
 		return c.Err
@@ -53,32 +54,32 @@ func Brought(err error) error {
 	return nil
 }
 
-// ranOut is the cause of a context that a limit of ours has ended: no caller can have it.
+// ranOut marks the cause of a context that a limit of ours has ended. No caller can make such a cause.
 type ranOut struct{ error }
 
 func (r ranOut) Unwrap() error { return r.error }
 
-// Out is the cause with which to cancel a context whose limit has run out.
+// Out cancels a context whose limit has run out.
 var Out error = ranOut{ErrTimeout}
 
-// RanOut reports that ctx ended by a limit of ours.
+// RanOut reports whether a limit of ours ended ctx.
 func RanOut(ctx context.Context) bool {
 	_, ours := context.Cause(ctx).(ranOut)
 	return ours
 }
 
-// A Context has a time limit for a whole step: it ends with it, if it can be cancelled at all; else who waits in it looks
-// when that is.
+// A Context carries the time limit of a whole step. It ends with the limit if it can be cancelled at all.
+// Otherwise a function that waits asks Until or Alarm for the end of the limit.
 type Context struct {
 	context.Context
 	Limit time.Duration
-	until time.Time // by the connections' clock, which is the real one
+	until time.Time // by the connections' clock: the real one
 	clock clock.Clock
 }
 
 type key struct{}
 
-// Value finds the limit below whatever a caller has put on top of it.
+// Value lets Of and Until find the Context below any context derived from it.
 func (l *Context) Value(k any) any {
 	if k == (key{}) {
 		return l
@@ -86,7 +87,7 @@ func (l *Context) Value(k any) any {
 	return l.Context.Value(k)
 }
 
-// Of is the limit of a step in ctx; 0: none is known.
+// Of returns the limit of a step in ctx, or 0 if ctx has none.
 func Of(ctx context.Context) time.Duration {
 	if l, ok := ctx.Value(key{}).(*Context); ok {
 		return l.Limit
@@ -94,10 +95,10 @@ func Of(ctx context.Context) time.Duration {
 	return 0
 }
 
-// Cancels reports that ctx can be cancelled.
+// Cancels reports whether ctx can be cancelled.
 func Cancels(ctx context.Context) bool { return ctx.Done() != nil }
 
-// Until is when the limit of a step in ctx ends; zero: none is known.
+// Until returns the end of the limit of a step in ctx, or zero if ctx has none.
 func Until(ctx context.Context) (at time.Time) {
 	if l, ok := ctx.Value(key{}).(*Context); ok {
 		at = l.until
@@ -105,20 +106,21 @@ func Until(ctx context.Context) (at time.Time) {
 	return at
 }
 
-// Timed limits a step whose context can't be cancelled. That needs no goroutine to watch it: the connection's own time
-// limit does.
+// Timed limits a step whose context can't be cancelled. It needs no goroutine and no timer: the connection's
+// own time limit ends the step.
 func Timed(ctx context.Context, c clock.Clock, d time.Duration) *Context {
 	return &Context{ctx, d, Now().Add(d), c}
 }
 
-// Within is ctx, until d has passed.
+// Within returns a context that ends with ctx or after d.
 func Within(ctx context.Context, c clock.Clock, d time.Duration) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	t := c.AfterFunc(d, func() { cancel(Out) })
 	return &Context{ctx, d, Now().Add(d), c}, func() { t.Stop(); cancel(nil) }
 }
 
-// Alarm is a channel that is ready when the limit of a context ends that can't be cancelled; nil: there is none.
+// Alarm returns a channel for the end of ctx's limit, if ctx can't be cancelled. It returns nil for any other
+// ctx, and without a limit.
 func Alarm(ctx context.Context) (rings <-chan time.Time, stop func()) {
 	if at := Until(ctx); !Cancels(ctx) && !at.IsZero() {
 		t := Timer(Left(at))
@@ -127,7 +129,7 @@ func Alarm(ctx context.Context) (rings <-chan time.Time, stop func()) {
 	return nil, func() {}
 }
 
-// Over is why nothing more is to be begun in ctx: its end, or that of its limit; nil: it goes on.
+// Over returns an error if ctx or its limit has ended: begin nothing more then.
 func Over(ctx context.Context) error {
 	if at := Until(ctx); ctx.Err() == nil && !Cancels(ctx) && !at.IsZero() && !Now().Before(at) {
 		return ErrTimeout
@@ -135,14 +137,14 @@ func Over(ctx context.Context) error {
 	return Cause(ctx)
 }
 
-// Alongside has what ctx carries, but ends with other, which has a limit.
+// Alongside returns a context with the values of ctx and the end of other. other must have a limit.
 func Alongside(ctx, other context.Context) (context.Context, func()) {
 	l := other.Value(key{}).(*Context)
 	ctx, cancel := context.WithCancelCause(carrying{other, context.WithoutCancel(ctx)})
 	return &Context{ctx, l.Limit, l.until, l.clock}, func() { cancel(nil) }
 }
 
-// carrying ends with its Context and has the values of another.
+// carrying ends with its Context and takes its values from another.
 type carrying struct {
 	context.Context
 	values context.Context
@@ -152,10 +154,10 @@ func (c carrying) Value(k any) any {
 	if v := c.values.Value(k); v != nil {
 		return v
 	}
-	return c.Context.Value(k) // how it ends
+	return c.Context.Value(k) // its limit, and package context's own keys
 }
 
-// Share is ctx, which has a limit, for an n-th of that.
+// Share returns a context for an n-th of ctx's limit. ctx must have a limit.
 func Share(ctx context.Context, n int) (context.Context, func()) {
 	if n == 1 {
 		return ctx, func() {}
@@ -164,16 +166,16 @@ func Share(ctx context.Context, n int) (context.Context, func()) {
 	return Within(ctx, l.clock, l.Limit/time.Duration(n))
 }
 
-// As is the cause with which to cancel a context that is to end as another has: Cause says the same
-// of both. The other's own cause would not do: context.Canceled would be said beside a deadline that passed.
+// As returns a cancellation cause that makes Cause(ctx) report what Cause(other) reports. The cause of other itself
+// would not do: Cause would report context.Canceled beside a deadline that passed.
 func As(other context.Context) error { return as{Cause(other)} }
 
 type as struct{ error }
 
 func (a as) Unwrap() error { return a.error }
 
-// Cause is what a context's end means for a caller: its own context.Canceled or
-// DeadlineExceeded, or ErrTimeout where a limit of ours ran out, and the cause beside it.
+// Cause returns the end of ctx as a caller should see it: the caller's own context.Canceled or
+// DeadlineExceeded, with its cause, or ErrTimeout if a limit of ours ran out.
 func Cause(ctx context.Context) error {
 	err, why := ctx.Err(), context.Cause(ctx)
 	if other, ok := why.(as); ok {
@@ -188,8 +190,8 @@ func Cause(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, &CallerError{why})
 }
 
-// Because adds to a step's error that its context ended, if it did. That a dialer was cancelled
-// by a limit of ours is not said as the caller's own cancellation.
+// Because adds the end of ctx, if ctx has ended, to the error of a step. An error of a dialer that our limit
+// cancelled is not passed off as the caller's cancellation.
 func Because(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil {
 		return err
@@ -203,14 +205,15 @@ func Because(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", why, err)
 }
 
-// A Panicked is a panic of a user's function behind a change that was done. It goes on when that is known to the lock.
+// A Panicked holds the panic of a user's function that ran behind a done change. The panic goes on after the
+// lock has noted the change.
 type Panicked struct{ Value any }
 
 func (p *Panicked) Error() string {
 	return fmt.Sprintf("setnxlock: a panic behind a change: %v", p.Value)
 }
 
-// Slow is ErrTimeout for a read or write that a time limit ended.
+// Slow turns the error of a read or write after its time limit into ErrTimeout.
 func Slow(err error) error {
 	var n net.Error
 	if errors.Is(err, ErrTimeout) {
@@ -222,15 +225,14 @@ func Slow(err error) error {
 	return err
 }
 
-// Ended reports whether ctx has ended, or is about to: a connection notices a deadline before
-// the context does.
+// Ended reports whether ctx or its deadline has ended: a connection notices a deadline before the context does.
 func Ended(ctx context.Context) bool {
 	at, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !Now().Before(at)
 }
 
-// Sooner is ctx with an earlier deadline, which redigo makes its read timeout: in real time,
-// and without ending.
+// Sooner returns ctx with an earlier deadline. redigo takes the deadline for its read timeout, in real time.
+// The context itself does not end at the deadline.
 func Sooner(ctx context.Context, at time.Time) context.Context { return sooner{ctx, at} }
 
 type sooner struct {
@@ -238,7 +240,7 @@ type sooner struct {
 	at time.Time
 }
 
-// Early is the deadline that ctx has from Sooner; any other comes with ctx's own end.
+// Early returns the deadline from Sooner, unless ctx's own deadline comes first.
 func Early(ctx context.Context) (at time.Time, ok bool) {
 	if s, early := ctx.(sooner); early {
 		if own, ok := s.Context.Deadline(); !ok || s.at.Before(own) {
@@ -255,6 +257,5 @@ func (s sooner) Deadline() (time.Time, bool) {
 	return s.at, true
 }
 
-// Past is a context whose deadline has passed: redigo kills a connection that is asked with it, and sends
-// nothing.
+// Past has a deadline that has passed: redigo kills a connection that gets Past, and sends nothing.
 var Past, _ = context.WithDeadline(context.Background(), time.Unix(1, 0))

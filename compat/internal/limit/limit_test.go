@@ -11,7 +11,7 @@ import (
 	"github.com/benbjohnson/clock"
 )
 
-// A limit of ours is never the caller's own end, nor the other way round.
+// Cause never mistakes a limit of ours for the caller's own end, nor the other way round.
 func TestWhoseEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		step, done := Within(t.Context(), clock.New(), time.Second)
@@ -56,7 +56,7 @@ func TestWhoseEnd(t *testing.T) {
 	})
 }
 
-// A limit ends the whole of a step, also of one whose context can't be cancelled.
+// A limit also ends a step whose context can't be cancelled.
 func TestTimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := context.WithoutCancel(Timed(context.Background(), clock.New(), time.Second))
@@ -73,7 +73,7 @@ func TestTimed(t *testing.T) {
 	})
 }
 
-// A deadline of the caller's own is not ours: what it ends, ends with the caller's context.
+// Early ignores a deadline of Sooner behind the caller's own deadline.
 func TestEarly(t *testing.T) {
 	soon, done := context.WithTimeout(context.Background(), time.Minute)
 	defer done()

@@ -6,33 +6,33 @@ import (
 	"github.com/benbjohnson/clock"
 )
 
-// This file alone looks at the real clock; everything else in the engine goes by a Locker's own, which a test may have
-// stand, or set. Here is what can't:
+// Only this file looks at the real clock. The rest of the engine uses the Locker's clock: a test may stop or
+// set it. The real clock measures:
 //
 //   - The limit of a step. It is compared with the deadlines of contexts, and becomes the time limit of reads and writes:
 //     the system keeps both. So a step ends also if the Locker's clock stands.
-//   - How long an answer takes: the server and the network have no other clock. A connection that is silent gets no new
-//     messages, a check goes on as long as answers come, and a Get that hangs is given up.
-//   - The age of a connection. Its pool and its server close it by theirs.
-//   - What Close and a caller that gave up wait for at most: they return, whatever the Locker's clock says.
+//   - The time of an answer: the server and the network have no other clock. A silent connection gets no new messages, a
+//     check goes on as long as answers come, and a Get that hangs is given up.
+//   - The age of a connection. Its pool and its server close it by the real clock.
+//   - The longest wait of Close and of a caller that gave up: they return, whatever the Locker's clock says.
 
-// Real is the clock of what is limited so, whatever a Locker's own is.
+// Real is the real clock.
 var Real = clock.New()
 
-// Now is when a step, a read, a connection or a wait for an answer begins.
+// Now returns the real time.
 func Now() time.Time { return time.Now() }
 
-// Since is for how long that has gone on.
+// Since returns the real time since t.
 func Since(t time.Time) time.Duration { return time.Since(t) }
 
-// Left is how long it may go on.
+// Left returns the real time left until then.
 func Left(until time.Time) time.Duration { return time.Until(until) }
 
-// After is a channel that is ready when it has gone on for long enough.
+// After returns a channel, ready after d of real time.
 func After(d time.Duration) <-chan time.Time { return time.After(d) }
 
-// Timer is After for what may end sooner.
+// Timer returns a timer of d of real time.
 func Timer(d time.Duration) *time.Timer { return time.NewTimer(d) }
 
-// AfterFunc calls f then: what was limited ends, or is looked at.
+// AfterFunc calls f after d of real time.
 func AfterFunc(d time.Duration, f func()) *time.Timer { return time.AfterFunc(d, f) }

@@ -1,12 +1,10 @@
-// Package listcas is compare-and-set by list commands, Redis 2.0 and later where the engine's check has found
-// nothing against it: one transaction compares the value of a string key, and deletes or
-// replaces it, in one round trip, with neither WATCH nor scripts. It says what to send and what
-// the replies prove; it sends nothing by itself, and guarantees that whichever of the commands
-// a server refuses, another's value stays on the key.
+// Package listcas compares and sets a string key by list commands: Redis 2.0 and later, where the engine's check has
+// found nothing against it. One transaction compares the value of the key, and deletes or replaces it, in one round
+// trip, without WATCH or scripts. The package makes the commands and reads their replies; it sends nothing. It
+// guarantees that another client's value stays on the key, whichever commands the server refuses.
 //
-// SORT is the one old command that reads a key whose name stands in another, LREM the one that
-// compares, and RENAME of what is not there does nothing. s, a, t and u are names of our own,
-// which exist within the EXEC alone.
+// Three old commands make it work. SORT alone reads a key named by an element of another. LREM alone compares.
+// RENAME of a missing key does nothing. s, a, t and u are our own keys, and exist only within the EXEC.
 //
 //	RPUSH s key
 //	SORT s BY nosort GET * STORE s            s = [value], or [""] if key holds no string
@@ -20,23 +18,27 @@
 //	MSETNX key next a ""                      to replace: 1 if key is gone and a was renamed
 //	DEL s a t u
 //
-// Before 2.6.5 a server may refuse some of these, over maxmemory, and run the
-// rest (tx/half-queued). So nothing is concluded from a key's absence, which a
-// refusal looks like: every step makes what the next one needs, and a RENAME
-// whose source was not made does nothing. Whichever of them are left out, all 2048
-// subsets, another's value stays on the key (TestListCASSubsets).
+// Before 2.6.5 a server over its maxmemory may refuse some of these commands, and run the rest
+// (tx/half-queued). A missing key may be the result of a refusal, and so proves nothing. Instead every command
+// makes the key that the next command needs, and a RENAME without its source does nothing. Another client's
+// value stays on the key whichever commands are left out: TestListCASSubsets tries all 2048 subsets.
 //
-// What is shorter is not safe. LREM s, then RENAMENX key s: without the RPUSH
-// it removes whatever stands on the key. LTRIM or LPOP in place of the third SORT: without
-// it, a list is renamed over another's value. RENAME of t itself: before 2.4 SORT
-// stores empty lists. SETNX in place of MSETNX makes a key that was not there.
-// LINSERT could stand for the second SORT and RENAMENX, but came with 2.2.
+// Shorter sequences are not safe:
 //
-// Limits: before 2.4.11 SORT sees no keys of more than Longest bytes; in
-// cluster mode it has no GET; before 2.2 LREM, like every write there, deletes a
-// key that has a TTL; 2.0 takes a number and the same number with a zero byte and
-// more behind it for equal; a foreign list on the key loses the elements that are held. On
-// 1.2 an emptied list stays, so s is never gone, and nothing is ever deleted.
+//   - LREM s, then RENAMENX key s: without the RPUSH, any value on the key is removed.
+//   - LTRIM or LPOP in place of the third SORT: without it, a list is renamed over another client's value.
+//   - RENAME of t itself: before 2.4 SORT stores empty lists.
+//   - SETNX in place of MSETNX: it makes a key that was missing.
+//
+// LINSERT could replace the second SORT and RENAMENX, but came with 2.2.
+//
+// Limits:
+//
+//   - Before 2.4.11 SORT sees no keys of more than Longest bytes. In cluster mode SORT has no GET.
+//   - Before 2.2 LREM, like every write there, deletes a key with a TTL.
+//   - Redis 2.0 takes a number, and the same number followed by a zero byte and more, for equal.
+//   - A foreign list on the key loses the elements equal to the compared value.
+//   - On 1.2 an emptied list stays: s is never gone, and no key is ever deleted.
 package listcas
 
 import (
@@ -47,23 +49,23 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// Where the replies that tell stand, and how many arguments there are at most to replace.
+// Read, Refusal and Set judge the replies at these places.
 const (
 	rename = 7
 	empty  = 8
 	next   = 9
 
-	commands  = 13 // to replace; one fewer to release
-	arguments = 60
+	commands  = 13 // of a replacement; a release has one fewer
+	arguments = 60 // of a replacement
 )
 
-// Longest is the longest key, in bytes, that can be read on every server.
+// Longest limits a key's length in bytes: every server can read such a key.
 const Longest = 1024
 
-// Check returns why a key or a value can't be compared; nil: it can.
+// Check returns an error if lists can't compare the key or the value.
 func Check(key, value string) error {
 	switch {
-	case value == "": // what SORT makes of a key that is not there
+	case value == "": // SORT stores "" for a missing key
 		return errors.New("an empty value can't be compared by lists")
 	case value == key: // the first SORT, refused, would leave it on s
 		return errors.New("a value that is its own key can't be compared by lists")
@@ -73,12 +75,11 @@ func Check(key, value string) error {
 	return nil
 }
 
-// Commands is the transaction that removes key if it holds held, or puts to on it if that is
-// not "". MSETNX is sent only then, and before DEL what is to run in any case. aux names a key
-// beside key.
+// Commands returns the transaction that changes key if it holds held. The transaction replaces the value by to,
+// or removes key if to is "". It runs more, before DEL, whatever key holds. aux names a key beside key.
 func Commands(aux func(key, name string) string, key, held, to string, more [][]any) [][]any {
-	// Nobody else's, and no other transaction's: should a DEL be refused, the next
-	// one must not build on what it left (TestListCASLeftovers).
+	// The names belong to this transaction alone: if its DEL is refused, no later transaction must find its keys
+	// (TestListCASLeftovers).
 	own, suffix := held, "satu"
 	if to != "" {
 		own, suffix = to, "wbxv"
@@ -87,7 +88,7 @@ func Commands(aux func(key, name string) string, key, held, to string, more [][]
 		own = own[len(own)-12:] // a token's last digits, a timestamp's nonce
 	}
 	own = aux(key, own) + suffix
-	var k, v any = key, held // boxed once: each of these stands in several commands
+	var k, v any = key, held // one conversion to any: several commands have each of these
 	var s, a, t, u any = own[:len(own)-3], own[:len(own)-2], own[:len(own)-1], own
 
 	room := make([]any, 0, arguments)
@@ -116,8 +117,8 @@ func Commands(aux func(key, name string) string, key, held, to string, more [][]
 	return cmds
 }
 
-// Read says by the replies to the commands between MULTI and EXEC whether the key held the
-// value, and is gone. list: it is a list that holds the value, and nobody else would end it.
+// Read judges the replies to the commands between MULTI and EXEC. held: the key held the value, and is gone.
+// list: the key is now a list with the value; the caller must remove it, for no other client will.
 func Read(replies []any) (held, list bool, err error) {
 	if replies[rename] != "OK" {
 		for _, r := range replies[:rename] {
@@ -134,8 +135,7 @@ func Read(replies []any) (held, list bool, err error) {
 	return n > 0, n <= 0, nil
 }
 
-// Refusal is why a key that is gone was not replaced: what the server refused of the removal and what
-// follows it.
+// Refusal returns the reason why a removed key was not replaced: the server's refusal of the removal or of MSETNX.
 func Refusal(replies []any) error {
 	for _, r := range replies[empty : next+1] {
 		if refused, ok := r.(redis.Error); ok {
@@ -145,6 +145,8 @@ func Refusal(replies []any) error {
 	return fmt.Errorf("MSETNX answers %v", replies[next])
 }
 
-// Set is MSETNX's reply, and Rest those from there up to the last DEL.
-func Set(replies []any) any    { return replies[next] }
+// Set returns the reply to MSETNX.
+func Set(replies []any) any { return replies[next] }
+
+// Rest returns the replies from MSETNX up to the last DEL, without the DEL's own.
 func Rest(replies []any) []any { return replies[next : len(replies)-1] }

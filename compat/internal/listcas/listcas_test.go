@@ -11,7 +11,7 @@ import (
 
 func aux(key, name string) string { return key + ":" + name }
 
-// The commands for a release and for a replacement, as the package's comment has them.
+// A release and a replacement send the commands of the package's comment.
 func TestCommands(t *testing.T) {
 	lines := func(cmds [][]any) string {
 		var all []string
@@ -41,7 +41,7 @@ EXEC`
 	}
 }
 
-// What the replies prove.
+// Read tells a removal, a list left on the key, another value and a refusal apart.
 func TestRead(t *testing.T) {
 	replies := func(renamed, emptied any) []any {
 		return []any{int64(1), int64(1), int64(2), int64(1), int64(1), int64(1), nil, renamed, emptied, int64(1)}

@@ -1,7 +1,7 @@
-// Package session follows what a server made of what was sent over a connection: a pool that
-// only remembers what was sent would hand out one that the server still has in MULTI, or under
-// a WATCH. It guarantees that a server which may be in either, by any reply that was seen or not,
-// is said to be.
+// Package session follows the state of a connection on the server: MULTI, WATCH, and whether a command ran. A
+// pool that remembers only the commands sent could hand out a connection in MULTI or under a WATCH. The package
+// guarantees that it reports MULTI or WATCH whenever the server may be in that state, by any reply, seen or
+// lost.
 package session
 
 import (
@@ -12,41 +12,41 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 )
 
-// A Session is one connection's. The zero Session is of a fresh one.
+// A Session describes one connection. The zero Session describes a fresh one.
 type Session struct {
 	Multi      bool        // the server may be in MULTI
 	Watching   bool        // the server may hold a WATCH
-	guarded    bool        // we have begun a WATCH, and not ended it, whatever the server made of that
-	watched    bool        // a WATCH that aborted an EXEC
-	Ran        bool        // a command that can change something ran, or may have
-	Open       bool        // the connection broke before a reply that says something about the keys
+	guarded    bool        // we have begun a WATCH and not ended it, whatever the server replied
+	watched    bool        // a WATCH explains the last aborted EXEC
+	Ran        bool        // a command that can change a key ran, or may have
+	Open       bool        // the connection broke before a reply about the keys
 	NotNow     redis.Error // a cluster's refusal to run one of the commands
-	Crossed    bool        // a command named keys of several slots of a cluster: what is refused behind it is for that
+	Crossed    bool        // a command named keys of several cluster slots: later refusals follow from that
 	Transacted bool        // MULTI was sent
-	Useless    bool        // an answer says that the connection leads to a server that can't serve us
+	Useless    bool        // an answer proves that the server at the other end can't serve us
 
-	Refusal struct { // the last in this step, and the first command that met with it
+	Refusal struct { // the last refusal in this step, and the first command refused so
 		Command string
 		Reply   redis.Error
 	}
 	BrokeOn string // the commands of the write on which the connection broke
 
-	NotSent func(error) bool // reports that an error says that nothing of a write was sent; nil: none says so
+	NotSent func(error) bool // reports whether an error proves that nothing of a write was sent; nil: no error does
 
-	sent []string // commands whose replies are still to come
+	sent []string // commands without a reply so far
 	room [8]string
 }
 
-// Begin begins a step: nothing ran in it yet.
+// Begin begins a step: no command has run in it.
 func (s *Session) Begin() {
 	s.Ran, s.Open, s.Useless, s.Transacted, s.Crossed, s.NotNow, s.watched = false, false, false, false, false, "", false
 	s.Refusal.Command, s.Refusal.Reply, s.BrokeOn = "", "", ""
 }
 
-// Watched notes that the connection watches since an earlier step.
+// Watched notes a WATCH from an earlier step.
 func (s *Session) Watched() { s.Watching, s.guarded = true, true }
 
-// Sent notes a command whose reply comes later.
+// Sent notes a command. Its reply comes later.
 func (s *Session) Sent(name string) {
 	if s.sent == nil {
 		s.sent = s.room[:0]
@@ -54,8 +54,8 @@ func (s *Session) Sent(name string) {
 	s.sent = append(s.sent, name)
 }
 
-// Failed notes an error that came instead of replies. It reports whether nothing of the write was sent; what was sent
-// before that write may have run.
+// Failed notes an error in place of replies. It reports whether nothing of the write was sent. Earlier writes
+// may have run.
 func (s *Session) Failed(err error) (unsent bool) {
 	if err == nil || s.NotSent == nil || !s.NotSent(err) {
 		return false
@@ -74,8 +74,8 @@ func (s *Session) Received(reply any, err error) {
 	}
 }
 
-// Done notes what one Do brought in: the reply to name, and before it those to the commands that
-// were sent; a Do of "" returned these.
+// Done notes the result of a Do. A Do of "" returns the replies to all commands sent. Any other Do returns the
+// reply to name only, and drops the replies before it.
 func (s *Session) Done(name string, reply any, err error) {
 	if s.Failed(err) {
 		return
@@ -100,7 +100,7 @@ func (s *Session) Done(name string, reply any, err error) {
 	s.track(name, reply, err)
 }
 
-// broke notes on what the connection broke.
+// broke notes the commands on which the connection broke.
 func (s *Session) broke(name string, err error) {
 	if err != nil && !answer.Refused(err) {
 		s.BrokeOn = strings.TrimSpace(strings.Join(s.sent, " ") + " " + name)
@@ -108,12 +108,12 @@ func (s *Session) broke(name string, err error) {
 	}
 }
 
-// asks reports that the reply to a command says something about the keys.
+// asks reports whether the reply to a command depends on the keys.
 func asks(name string) bool {
 	return name != "" && !strings.EqualFold(name, "UNWATCH") && !strings.EqualFold(name, "DISCARD")
 }
 
-// changes reports that a command can change something.
+// changes reports whether a command can change a key.
 func changes(name string) bool {
 	switch strings.ToUpper(name) {
 	case "", "WATCH", "UNWATCH", "MULTI", "DISCARD", "GET", "TTL", "PTTL", "EXISTS":
@@ -122,15 +122,15 @@ func changes(name string) bool {
 	return true
 }
 
-// refused notes what was refused: not that the transaction around it was.
+// refused notes a refusal. It ignores EXECABORT if a command of the transaction was refused before.
 func (s *Session) refused(name string, err error) {
 	if e, ok := err.(redis.Error); ok && e != s.Refusal.Reply && (s.Refusal.Reply == "" || !answer.ExecAborted(err)) {
 		s.Refusal.Command, s.Refusal.Reply = name, e
 	}
 }
 
-// Aborted reports whether a WATCH explains an EXEC that was answered with nil. One WATCH explains
-// one: a server that says so without one is not to be believed, nor asked again.
+// Aborted reports whether a WATCH explains an EXEC with the reply nil. One WATCH explains one EXEC. Do not
+// believe or ask again a server that answers nil without a WATCH.
 func (s *Session) Aborted() bool {
 	by := s.watched
 	s.watched = false
@@ -157,18 +157,17 @@ func (s *Session) track(name string, reply any, err error) {
 	case "EXEC":
 		s.watched = s.watched || s.guarded && reply == nil && err == nil
 		s.guarded = false
-		// Refused, it may have left the server in MULTI (2.0–2.4 over maxmemory).
+		// A refused EXEC may leave the server in MULTI (2.0–2.4 over maxmemory).
 		s.Multi = s.Multi && !ok
 		s.Watching = s.Watching && !ok
 	case "DISCARD":
-		// "DISCARD without MULTI" is as good an answer as OK. It ends a WATCH, but on 2.2 not what
-		// the WATCH has seen.
+		// "DISCARD without MULTI" proves as much as OK. DISCARD ends a WATCH, but on 2.2 the connection still
+		// remembers a touch of the watched keys.
 		s.Multi = s.Multi && !ok && !strings.Contains(err.Error(), "without MULTI")
 	}
 }
 
-// judge notes whether the command can have changed anything: a step of which a cluster
-// refused every command that writes did not run.
+// judge notes whether the command can have changed a key. A step did not run if a cluster refused all its writes.
 func (s *Session) judge(name string, reply any, err error) {
 	if e, refused := answer.NotNow(err); refused && !s.Crossed {
 		s.NotNow = e

@@ -7,7 +7,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// What a server may be in, and whether anything ran, after a pipeline or a Do.
+// A Session knows the state that the server may be in, and whether a command ran, after a pipeline or a Do.
 func TestSession(t *testing.T) {
 	broken := errors.New("broken")
 	moved, oom := redis.Error("MOVED 1 b:1"), redis.Error("OOM command not allowed")

@@ -1,19 +1,20 @@
-// Package signal is the lists by which a release wakes one client of ours, wherever it waits:
+// Package signal wakes one waiting client of ours, in any process, after a release. It uses two lists:
 //
-//	a waiter     LPUSH waiters id; EXPIRE waiters 60     it is there
+//	a waiter     LPUSH waiters id; EXPIRE waiters 60     registers
 //	             BLPOP wake 1                            and listens, again and again
-//	a release    MULTI; RPOPLPUSH waiters wake; EXPIRE wake 60; EXEC    when the key is gone
+//	a release    MULTI; RPOPLPUSH waiters wake; EXPIRE wake 60; EXEC    after the key is gone
 //
-// The client that registered first is named first, and the one that has listened longest gets
-// the wake-up; that they need not be the same harms nobody, there is one for each. A client that was woken in vain, because
-// another was faster, registers as the next. If nobody waits nothing is written. Foreign clients know nothing of it, and a wake-up can get lost
-// with a connection: so a waiter looks all the same, slowly. It looks once when it has
-// registered, for a release that came before that.
+// A release takes the name of the client that registered first, and the client that has listened longest gets
+// the wake-up. The two may differ: each of them gets a wake-up in the end. A woken client that was overtaken by
+// another registers as the next. A release without waiters writes nothing. Foreign clients send no wake-ups,
+// and a wake-up can get lost with a connection: so a waiter polls too, slowly. It also looks once after it has
+// registered, for a release before that.
 //
-// It guarantees that each release wakes one registered client at most, and that nothing it
-// writes outlasts a minute unused.
+// The package guarantees that each release wakes one registered client at most, and that its keys last a minute
+// at most if they are not used.
 //
-// Before 2.2 a command that pushes to a list with a TTL, or moves from it, deletes it: there nobody listens.
+// Before 2.2 a command that pushes to a list with a TTL, or moves from it, deletes the list: no client listens
+// there.
 package signal
 
 import (
@@ -24,28 +25,28 @@ import (
 )
 
 const (
-	keep  = int64(60)        // seconds that the lists stand unused
-	most  = 1024             // how many may be registered
-	again = 20 * time.Second // how often a waiter looks after the list it is on
+	keep  = int64(60)        // TTL of the lists in seconds
+	most  = 1024             // the largest number of registered clients
+	again = 20 * time.Second // the interval in which a waiter renews its registration
 )
 
-// Lists are those of one key.
+// Lists names the two lists of one key.
 type Lists struct{ Waiters, Wake string }
 
-// waking are the commands that wake one client.
+// waking returns the commands of a wake-up.
 func (l Lists) waking() [2][]any {
 	return [2][]any{{"RPOPLPUSH", l.Waiters, l.Wake}, {"EXPIRE", l.Wake, keep}}
 }
 
-// A Waiter is a client that listens, named by its ID. One that is First is the next to be woken.
+// A Waiter listens for wake-ups under the name ID. With First it registers as the next to be woken.
 type Waiter struct {
 	ID     string
 	First  bool
 	looked time.Time
 }
 
-// Listen listens for so many seconds, and reports whether a wake-up came. Before that it puts the waiter on the list, if
-// it is not on it any more, and tells registered how many are on it.
+// Listen listens for so many seconds, and reports whether a wake-up came. If the waiters' list is new or gone,
+// Listen first registers the waiter, and passes the length of the list to registered.
 func (w *Waiter) Listen(c redis.Conn, l Lists, now time.Time, seconds int, registered func(among int)) (woken bool, err error) {
 	if now.Sub(w.looked) >= again {
 		if err := w.register(c, l, registered); err != nil {
@@ -68,7 +69,7 @@ func (w *Waiter) register(c redis.Conn, l Lists, registered func(among int)) err
 	if w.First {
 		push = "RPUSH"
 	}
-	replies, err := together(c, []any{push, l.Waiters, w.ID}, []any{"EXPIRE", l.Waiters, keep}) // no list without an end
+	replies, err := transact(c, []any{push, l.Waiters, w.ID}, []any{"EXPIRE", l.Waiters, keep}) // no list without a TTL
 	if err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func (w *Waiter) register(c redis.Conn, l Lists, registered func(among int)) err
 	return err
 }
 
-// Next is who would be woken next; "": nobody.
+// Next returns the ID of the next client to be woken, or "" if the list is empty.
 func Next(c redis.Conn, l Lists) (id string, err error) {
 	id, err = redis.String(c.Do("LINDEX", l.Waiters, -1))
 	if err == redis.ErrNil {
@@ -91,28 +92,28 @@ func Next(c redis.Conn, l Lists) (id string, err error) {
 	return id, err
 }
 
-// Wake wakes a client, if one waits.
+// Wake wakes a client, if a client waits.
 func Wake(c redis.Conn, l Lists) (woken bool, err error) {
 	cmds := l.waking()
-	replies, err := together(c, cmds[:]...)
+	replies, err := transact(c, cmds[:]...)
 	return err == nil && replies[0] != nil, err
 }
 
-// Leave takes the waiter off the list. If it is not on it, a wake-up was meant for it: with pass
-// it goes on to another.
+// Leave takes the waiter off the list. A waiter missing from the list has been sent a wake-up: with pass, Leave
+// wakes another client instead.
 func (w *Waiter) Leave(c redis.Conn, l Lists, pass bool) error {
 	there, err := redis.Int(c.Do("LREM", l.Waiters, 1, w.ID))
 	if err == nil && there == 0 && pass {
 		cmds := l.waking()
-		_, err = together(c, cmds[:]...)
+		_, err = transact(c, cmds[:]...)
 	}
 	return err
 }
 
-// Volatile finds out, on a scratch key, whether lists can have a TTL here and be lists all the
-// same. The error may be the server's refusal.
+// Volatile finds out, on a scratch key, whether a list with a TTL survives a push on this server. The error may
+// be the server's refusal.
 func Volatile(c redis.Conn, scratch string) (bool, error) {
-	replies, err := together(c, []any{"LPUSH", scratch, "x"}, []any{"EXPIRE", scratch, 10}, []any{"LPUSH", scratch, "x"}, []any{"DEL", scratch})
+	replies, err := transact(c, []any{"LPUSH", scratch, "x"}, []any{"EXPIRE", scratch, 10}, []any{"LPUSH", scratch, "x"}, []any{"DEL", scratch})
 	if err != nil {
 		return false, err
 	}
@@ -124,8 +125,8 @@ func Volatile(c redis.Conn, scratch string) (bool, error) {
 	return replies[2] == int64(2), nil
 }
 
-// together runs cmds in one transaction: all or none of them.
-func together(c redis.Conn, cmds ...[]any) ([]any, error) {
+// transact runs cmds in one transaction: all or none of them.
+func transact(c redis.Conn, cmds ...[]any) ([]any, error) {
 	cmds = append(append([][]any{{"MULTI"}}, cmds...), []any{"EXEC"})
 	replies, err := pipe(c, cmds...)
 	if err != nil {

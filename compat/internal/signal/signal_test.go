@@ -9,7 +9,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
-// Before 2.2 a list can't have an end and be pushed to.
+// Before 2.2 a push deletes a list with a TTL.
 func TestVolatile(t *testing.T) {
 	for version, want := range map[string]bool{"2.0": false, "2.2": true, "7.0": true} {
 		if yes, err := signal.Volatile(oldredis.Run(t, version).Dial(), "scratch"); yes != want || err != nil {
@@ -18,8 +18,8 @@ func TestVolatile(t *testing.T) {
 	}
 }
 
-// One release wakes one of those that are registered, the first first, and before it one that was woken in vain; one that
-// leaves with nothing on the list passes its wake-up on.
+// One release wakes one registered client: first a client that was overtaken after its last wake-up, then the
+// others in the order of registration. A client that leaves after its name was taken passes its wake-up on.
 func TestLists(t *testing.T) {
 	for _, version := range []string{"2.2", "7.0"} {
 		t.Run(version, func(t *testing.T) {

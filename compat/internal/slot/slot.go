@@ -1,4 +1,4 @@
-// Package slot is the hash slots of a Redis Cluster: which keys are on one server.
+// Package slot computes the hash slots of a Redis Cluster: keys in one slot are on one server.
 package slot
 
 import (
@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Of is the hash slot of key in a cluster: CRC16 (XMODEM) of the hash tag, if there is one
-// that is not empty, else of the whole key, modulo 16384.
+// Of returns the hash slot of key in a cluster: CRC16 (XMODEM) modulo 16384 of the hash tag, or of the whole
+// key if there is no tag, or an empty one.
 func Of(key string) int {
 	if _, after, ok := strings.Cut(key, "{"); ok {
 		if tag, _, ok := strings.Cut(after, "}"); ok && tag != "" {
@@ -33,7 +33,7 @@ var crcTable = func() (t [256]uint16) {
 	return t
 }()
 
-// CRC goes on with crc over s.
+// CRC continues the checksum crc over s.
 func CRC(crc uint16, s string) uint16 {
 	for i := 0; i < len(s); i++ {
 		crc = crc<<8 ^ crcTable[byte(crc>>8)^s[i]]
@@ -41,11 +41,11 @@ func CRC(crc uint16, s string) uint16 {
 	return crc
 }
 
-// In is the slot of a key whose checksum is crc.
+// In returns the slot of a key with the checksum crc.
 func In(crc uint16) int { return int(crc % 16384) }
 
-// Beside is a key that begins with key and hashes to its slot: key:name:{key}, or key:name if
-// key has a hash tag.
+// Beside returns a key that begins with key and hashes to key's slot: key:name:{key}, or key:name if key has a
+// hash tag.
 func Beside(key, name string) string {
 	if !strings.ContainsAny(key, "{}") {
 		return key + ":" + name + ":{" + key + "}" // most keys: there is nothing to compute
@@ -55,18 +55,19 @@ func Beside(key, name string) string {
 	switch {
 	case open && closed && tag != "":
 		return key + ":" + name // key has a tag
-	case open && closed: // "{}": nothing is a tag, all of it is hashed
+	case open && closed: // "{}": an empty tag, and the whole key is hashed
 		return key + ":" + name + ":" + suffixFor(key, key+":"+name+":")
-	case open: // "a{b": the first brace that closes ends the tag
+	case open: // "a{b": the first closing brace ends the tag
 		return key + ":" + name + ":" + suffixFor(key, after+":"+name+":") + "}"
 	}
 	// "a}b": the first tag is ours
 	return key + ":" + name + ":{" + suffixFor(key, "") + "}"
 }
 
-// OwnerOf returns the key beside which a lock keeps key: the fence, the lists of a wake-up, what
-// rwlock knows of readers and waiters, or a semaphore's limit and slots. It returns "" for any other key, temporary keys
-// included, whose names nobody can foresee; and for a slot of a key that has a hash tag: {cart}:7 may be any program's.
+// OwnerOf returns the owner of key if a lock keeps key beside its own: a fence, a list of wake-ups, rwlock's
+// keys for readers and waiters, or a semaphore's limit and slots. It returns "" for any other key, and for a
+// temporary key: its name is random. It also returns "" for a slot of a key with a hash tag: {cart}:7 may be
+// any program's.
 func OwnerOf(key string) string {
 	for at := 1; ; at++ {
 		i := strings.IndexByte(key[min(at, len(key)):], ':')
@@ -88,7 +89,7 @@ func OwnerOf(key string) string {
 	}
 }
 
-// numbers reports whether name can be that of a semaphore's slot: 1 to 1000.
+// numbers reports whether name can number a semaphore's slot: 1 to 1000.
 func numbers(name string) bool {
 	if name == "" || len(name) > 4 || name[0] == '0' || strings.Trim(name, "0123456789") != "" {
 		return false
@@ -96,7 +97,7 @@ func numbers(name string) bool {
 	return len(name) < 4 || name == "1000"
 }
 
-// Taken returns an error for the name of a key that stands beside a lock: no other lock may have it.
+// Taken returns an error if key stands beside a lock: no other lock may use it.
 func Taken(key string) error {
 	if owner := OwnerOf(key); owner != "" {
 		return fmt.Errorf("%q is the name of a key beside the lock %q", key, owner)
@@ -104,8 +105,8 @@ func Taken(key string) error {
 	return nil
 }
 
-// suffixFor is a number that, behind head, hashes to key's slot. One in 16384 does; head is
-// hashed once.
+// suffixFor returns a number for the end of head: together they hash to key's slot. One number in 16384 does;
+// head is hashed only once.
 func suffixFor(key, head string) string {
 	want, crc := Of(key), CRC(0, head)
 	for n := 0; ; n++ {
@@ -115,10 +116,10 @@ func suffixFor(key, head string) string {
 	}
 }
 
-// Batches puts n things together by the slots of their keys, most in one batch at the most; one that
-// is alone is a batch by itself.
+// Batches groups n things by the slots of their keys, at most `most` in one batch. A thing that is alone gets
+// its own batch.
 func Batches(n, most int, of func(i int) (key string, alone bool)) (batches [][]int) {
-	open := map[int]int{} // by slot, the batch that has room
+	open := map[int]int{} // slot to batch with room
 	for i := range n {
 		key, alone := of(i)
 		where := Of(key)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Beside is in key's slot, and begins with the key; a fence is known by its name, and its owner.
+// Beside returns a key in key's slot that begins with key. OwnerOf finds the owner of a fence.
 func FuzzBeside(f *testing.F) {
 	for _, key := range []string{"k", "{a}b", "a{b", "a}b", "{}a", "a{}{b}", "}{"} {
 		f.Add(key, "fence")
@@ -29,7 +29,7 @@ func FuzzBeside(f *testing.F) {
 	})
 }
 
-// A semaphore's limit and slots are beside its key; a name that ends with a number behind a hash tag is any program's.
+// OwnerOf knows a semaphore's limit and slots. A number behind a hash tag may be any program's key.
 func TestOwnerOfSlots(t *testing.T) {
 	for key, want := range map[string]string{
 		"q:1:{q}": "q", "q:1000:{q}": "q", "q:limit:{q}": "q", "{q}:limit": "{q}", "q:1:{q}:fence": "q:1:{q}",

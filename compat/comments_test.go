@@ -19,7 +19,6 @@ var unread = map[string]bool{
 	"compat/internal/safe":     true,
 	"compat/internal/simulate": true,
 	"compat/internal/stock":    true,
-	"compat/internal/wire":     true,
 }
 
 // A comment of a function names things and says what the function does: few of a package's first sentences have a pronoun

@@ -1,8 +1,7 @@
-// Package wire is what one step makes of a connection: what it sends goes within the step's limits,
-// and the commands of one write go together. It guarantees that no reply is waited for longer than
-// the step may take, that the end of a limit of ours is never told as the caller's own, and that a
-// connection which the server may still have in MULTI or under a WATCH is not returned as a healthy
-// one.
+// Package wire lends a connection to one step: each command keeps the step's limits, and the commands of one
+// write travel together. The package guarantees three things. No wait for a reply outlasts the step's limit.
+// The end of our limit is never reported as the caller's own end. A connection that may still be in MULTI or
+// under a WATCH is not returned as healthy.
 package wire
 
 import (
@@ -17,39 +16,39 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/session"
 )
 
-// A Conn is a connection for the length of a step. The zero Conn has no limits; Begin sets them.
+// A Conn lends a connection to one step. The zero Conn has no limits; Begin sets them.
 type Conn struct {
 	redis.Conn
-	Lender  redis.Conn // gets it back, and is closed in its place; nil: it is closed itself
+	Lender  redis.Conn // is closed at the end in place of redis.Conn; nil: redis.Conn is closed
 	Session session.Session
-	Asked   bool // something was sent in this step
-	Silent  bool // its time ran out
+	Asked   bool // the step has sent a command
+	Silent  bool // the step's time ran out
 
-	Waiter string // whose wait the step is part of; "": it is part of none
-	Pinned bool   // the connection has watched the key since it held the value with which the step compares
-	Pins   bool   // the algorithm's last write is to end with a WATCH
-	Saw    Seen   // what that WATCH saw
+	Waiter string // the client whose wait the step is part of; "": no wait
+	Pinned bool   // the connection has watched the key since it held the value that the step compares with
+	Pins   bool   // the algorithm's last write must end with a WATCH
+	Saw    Seen   // the key under that WATCH
 
-	Compares *Compares // what is known of the server's own compare-and-set; nil: nothing
+	Compares *Compares // the server's own compare-and-set; nil: not known
 
-	Heard func() // told of each reply; nil: nobody
+	Heard func() // is called for each reply; may be nil
 
 	ctx    context.Context // nil: the step can't be cancelled
-	limit  time.Duration   // for the step, when ctx is nil; 0: the connection's own
-	until  time.Time       // when that ends; zero: nothing was sent yet
+	limit  time.Duration   // of the step, when ctx is nil; 0: the connection's own
+	until  time.Time       // the end of limit; zero: nothing was sent yet
 	began  time.Time
-	within time.Duration // how long the step may take, by either; 0: not known
+	within time.Duration // the time that the step may take, by ctx or limit; 0: not known
 
 	args   [16]any // room for the arguments of one write
-	single [4]any  // room for replies that come alone, in this step
-	few    int     // how many came
+	single [4]any  // room for single replies in this step
+	used   int     // the used part of single
 }
 
-// Seen is what a write that ended with WATCH and GET saw.
+// Seen holds the replies to WATCH and GET at the end of a write.
 type Seen struct{ Watch, Get any }
 
-// Watches reports whether the connection watches the key since it held value: the WATCH was begun before a GET
-// found it there. A WATCH that nothing proves guards nobody knows what (tx/unverified-watch).
+// Watches reports whether the connection has watched the key since it held value: a GET after the WATCH
+// returned value. A WATCH without that proof may have begun too late (tx/unverified-watch).
 func (s Seen) Watches(value string) bool { return s.Watch == "OK" && s.Holds(value) }
 
 // Holds reports whether the key held value.
@@ -65,7 +64,7 @@ func (s Seen) Holds(value string) bool {
 
 // Begin begins a step over c.
 func (c *Conn) Begin(ctx context.Context) {
-	c.Asked, c.Silent, c.Heard, c.few = false, false, nil, 0
+	c.Asked, c.Silent, c.Heard, c.used = false, false, nil, 0
 	c.Pins, c.Saw = false, Seen{}
 	c.within = limit.Of(ctx)
 	c.Anew()
@@ -76,11 +75,11 @@ func (c *Conn) Begin(ctx context.Context) {
 	c.Session.Begin()
 }
 
-// Anew gives what follows as much time as the whole step had, whatever has become of its context.
+// Anew gives the following commands as much time as the whole step had, even after the end of its context.
 func (c *Conn) Anew() { c.ctx, c.limit, c.until = nil, c.within, time.Time{} }
 
-// Hurry leaves half of the step's time for another connection: one that was kept may have died
-// without a word.
+// Hurry leaves half of the step's time for another connection: a connection kept from an earlier step may
+// have died unnoticed.
 func (c *Conn) Hurry() {
 	if c.within > 0 {
 		c.until = c.began.Add(c.until.Sub(c.began) / 2)
@@ -90,7 +89,7 @@ func (c *Conn) Hurry() {
 	}
 }
 
-// Send is redis.Conn's.
+// Send queues a command, as redis.Conn does.
 func (c *Conn) Send(name string, args ...any) error {
 	c.Asked = true
 	c.Session.Sent(name)
@@ -103,8 +102,8 @@ func (c *Conn) Send(name string, args ...any) error {
 	return err
 }
 
-// Do is redis.Conn's, within the step's limits. It sends nothing over a connection that is dead: redigo may still be
-// writing there what the step's limit ended, in a goroutine of its own (see Drop).
+// Do runs a command within the step's limits. It sends nothing over a dead connection: a goroutine of redigo
+// may still be writing a command there after the step's limit has ended it (see Drop).
 func (c *Conn) Do(name string, args ...any) (reply any, err error) {
 	c.Asked = true
 	err = c.Conn.Err()
@@ -131,10 +130,10 @@ func (c *Conn) Do(name string, args ...any) (reply any, err error) {
 	return reply, err
 }
 
-// GivenUp reports that the caller's end ended the step, which says nothing of the connection.
+// GivenUp reports whether the caller's context ended the step. Such an end says nothing about the connection.
 func (c *Conn) GivenUp() bool { return c.ctx != nil && c.ctx.Err() != nil && !limit.RanOut(c.ctx) }
 
-// left is what is left of a step's limit.
+// left returns the rest of the step's limit.
 func (c *Conn) left() time.Duration {
 	if c.until.IsZero() {
 		c.until = limit.Now().Add(c.limit)
@@ -142,8 +141,8 @@ func (c *Conn) left() time.Duration {
 	return max(limit.Left(c.until), time.Millisecond)
 }
 
-// why is err as the caller is told of it: that a limit of ours ended the step is not said as
-// the caller's own cancellation. An answer of the server stays what it is.
+// why turns err into the error for the caller: an end by our limit is not reported as the caller's
+// cancellation. A server's answer stays unchanged.
 func (c *Conn) why(err error) error {
 	switch {
 	case err == nil || answer.Refused(err):
@@ -157,13 +156,13 @@ func (c *Conn) why(err error) error {
 	return err
 }
 
-// long is for how long a connection must not have answered to be called silent.
+// long is the time without an answer after which a connection counts as silent.
 const long = 100 * time.Millisecond
 
-// Unheard reports that the step ended because no answer came, which took long enough to say so.
+// Unheard reports whether the step ended without an answer, after a wait of at least long.
 func (c *Conn) Unheard() bool { return c.Silent && limit.Since(c.began) >= long }
 
-// Receive is redis.Conn's, within the step's context.
+// Receive returns the next reply, within the step's limits.
 func (c *Conn) Receive() (any, error) {
 	var reply any
 	err := c.Conn.Err() // see Do
@@ -184,12 +183,12 @@ func (c *Conn) Receive() (any, error) {
 	return reply, err
 }
 
-// Return returns the connection to where it was borrowed, clean or dead. alive: it is clean, and
-// nothing that was to be sent may still be read.
+// Return gives the connection back, clean or dead. alive reports a clean connection: no goroutine may still read the
+// arguments of a write.
 func (c *Conn) Return() (alive bool) {
 	left := &c.Session
 	if c.Err() == nil && left.Multi {
-		c.Do("DISCARD") //nolint:errcheck // its reply is looked at below
+		c.Do("DISCARD") //nolint:errcheck // the Session notes its reply
 	}
 	if c.Err() == nil && left.Watching {
 		c.Do("UNWATCH") //nolint:errcheck
@@ -209,7 +208,7 @@ func (c *Conn) Return() (alive bool) {
 	return alive
 }
 
-// Close returns a connection to its pool; the pool sends nothing over one that is dead.
+// Close returns a connection to its pool. The pool sends nothing over a dead connection.
 func Close(c redis.Conn) {
 	if c.Err() != nil {
 		Drop(c)
@@ -217,16 +216,15 @@ func Close(c redis.Conn) {
 	c.Close()
 }
 
-// Drop makes a connection unusable, so that a pool drops it and sends nothing more. When a context
-// ends in the middle of redigo's DoContext, the goroutine that it started may still be writing. A pool
-// that believes in an open WATCH or MULTI would send UNWATCH or DISCARD beside it, a data race. A deadline
-// that has passed kills a connection before anything is sent, and DISCARD ends that belief.
+// Drop makes a connection unusable: its pool drops it and sends nothing more. When a context ends in the middle
+// of redigo's DoContext, the goroutine of that call may still be writing. A pool that believes in an open WATCH
+// or MULTI would send UNWATCH or DISCARD at the same time: a data race. A deadline in the past kills the
+// connection before anything is sent, and DISCARD ends the pool's belief.
 func Drop(c redis.Conn) {
 	redis.DoContext(c, limit.Past, "DISCARD") //nolint:errcheck
 }
 
-// unsupported reports that a connection has no way to do what was asked: it is not redigo's
-// own. Nothing was sent then.
+// unsupported reports whether a connection lacks the method: it is not redigo's own. Nothing was sent then.
 func unsupported(err error) bool {
 	return err != nil && strings.HasPrefix(err.Error(), "redis: connection does not support ConnWith")
 }

@@ -34,7 +34,7 @@ func transaction(c *Conn, cmds ...[]any) ([]any, error) {
 	return w.Exec()
 }
 
-// silent is a connection to a server that never answers.
+// silent returns a connection to a server that never answers.
 func silent(t *testing.T) redis.Conn {
 	here, there := net.Pipe()
 	t.Cleanup(func() { here.Close(); there.Close() })
@@ -48,7 +48,7 @@ func silent(t *testing.T) redis.Conn {
 	return redis.NewConn(here, 0, 0)
 }
 
-// Whose end ended a step is told as it is.
+// The error of a step tells the caller's end and our limit apart.
 func TestLimits(t *testing.T) {
 	within := func(ctx context.Context) error {
 		c := &Conn{Conn: silent(t)}
@@ -80,7 +80,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A step of several round trips has one limit, and Anew gives what follows another.
+// A step of several round trips has one limit. Anew begins another limit.
 func TestOneLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &Conn{Conn: silent(t)}
@@ -100,8 +100,8 @@ func TestOneLimit(t *testing.T) {
 	})
 }
 
-// A connection goes back clean or dead, whatever the server made of what was sent: on 2.2 a DISCARD
-// keeps that a watched key was touched, which aborts the next user's EXEC.
+// A connection goes back clean or dead, whatever the server answered. On 2.2 the connection remembers a touched key
+// beyond a DISCARD: the next user's EXEC would abort.
 func TestReturn(t *testing.T) {
 	for name, test := range map[string]struct {
 		cmds   [][]any
@@ -145,12 +145,12 @@ func TestReturn(t *testing.T) {
 	}
 }
 
-// unclosed is a connection that a pool keeps.
+// unclosed stays open at Close, as a pool's connection does.
 type unclosed struct{ *oldredis.Conn }
 
 func (unclosed) Close() error { return nil }
 
-// Each reply in its place, an error too; alone or with others.
+// Replies returns each reply in its place, an error too, for one command or several.
 func TestReplies(t *testing.T) {
 	s := oldredis.Run(t, "7.0")
 	c := over(s.Dial())
@@ -184,7 +184,7 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// What became of a transaction.
+// Transacted tells done, aborted and refused transactions apart.
 func TestExec(t *testing.T) {
 	s := oldredis.Run(t, "2.4")
 	c, other := over(s.Dial()), s.Dial()
@@ -212,8 +212,9 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// A step that ends in the middle of a command leaves redigo's goroutine behind, which is still writing: nothing may
-// be written beside it, not when the step goes on, nor when the connection goes back to its pool. (The race detector sees it.)
+// A step that ends in the middle of a command leaves a goroutine of redigo behind, still writing. No other
+// write may run beside it: neither of the same step, nor of the pool at the connection's return. (The race
+// detector sees such a write.)
 func TestNothingIsSentBesideWhatWasLeft(t *testing.T) {
 	for _, first := range [][]any{{"WATCH", "k"}, {"MULTI"}} {
 		synctest.Test(t, func(t *testing.T) {

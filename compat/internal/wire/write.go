@@ -7,30 +7,29 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 )
 
-// A Write is commands that are sent together. Their arguments are one piece of memory: what
-// a connection keeps of them is that, so that the commands need not outlive the call, and cost
-// nothing.
+// A Write sends commands together. Their arguments share one piece of memory, and the connection keeps only
+// that: the commands need not outlive the call, and cost no allocation.
 type Write struct {
 	Args []any // of the commands so far
 
 	c    *Conn
 	n    int
 	err  error
-	held string // the last command: if it stays the only one, its reply comes without a list
-	from int    // where its arguments begin
+	held string // the last command: the reply to a single command comes without a list
+	from int    // where held's arguments begin
 }
 
-// Compose begins a write of so many arguments.
+// Compose begins a write with room for so many arguments.
 func (c *Conn) Compose(arguments int) Write {
-	// The Conn's room is free again when the replies are here; if they never came, the
-	// goroutine that was to send may still read it.
+	// The Conn's room is free again after the replies. If they never came, redigo's goroutine may still read
+	// the room.
 	if arguments <= len(c.args) && c.Err() == nil {
 		return Write{c: c, Args: c.args[:0]}
 	}
 	return Write{c: c, Args: make([]any, 0, arguments)}
 }
 
-// Arguments is how many cmds have.
+// Arguments counts the arguments of cmds.
 func Arguments[C ~[]any](cmds []C) int {
 	n := 0
 	for _, m := range cmds {
@@ -42,7 +41,7 @@ func Arguments[C ~[]any](cmds []C) int {
 // Add adds a command.
 func (w *Write) Add(name string, args ...any) { w.Put(name, append(w.Args, args...)) }
 
-// Put adds a command whose arguments are what args has beyond Args.
+// Put adds a command. Its arguments are the part of args beyond w.Args.
 func (w *Write) Put(name string, args []any) {
 	w.pass()
 	w.held, w.from, w.Args = name, len(w.Args), args
@@ -56,7 +55,7 @@ func All[C ~[]any](w *Write, cmds []C) {
 	}
 }
 
-// Multi adds MULTI, and the commands of that transaction.
+// Multi adds MULTI and cmds.
 func Multi[C ~[]any](w *Write, cmds []C) {
 	w.Add("MULTI")
 	All(w, cmds)
@@ -70,16 +69,15 @@ func (w *Write) pass() {
 	w.held = ""
 }
 
-// Replies sends what is left, and returns the replies to all. An error the server gave for one of
-// them is a redis.Error in its place; the error returned is the connection's, and then any of them
-// may have run.
+// Replies sends the last command, and returns the replies to all. A server's error stands among the replies, as a
+// redis.Error. The returned error is the connection's: any of the commands may then have run.
 func (w *Write) Replies() ([]any, error) {
 	if w.n == 1 {
 		reply, err := w.c.Do(w.held, w.Args...)
 		if answer.Refused(err) {
 			reply, err = err, nil
 		}
-		return w.c.alone(reply), err
+		return w.c.list(reply), err
 	}
 	if w.pass(); w.err != nil {
 		return nil, w.err
@@ -91,22 +89,22 @@ func (w *Write) Replies() ([]any, error) {
 	return replies, err
 }
 
-// alone is one reply as a list, in the Conn's room as long as there is any in this step.
-func (c *Conn) alone(reply any) []any {
-	if c.few == len(c.single) {
+// list makes a list of a single reply. It allocates only when the Conn's room is used up in this step.
+func (c *Conn) list(reply any) []any {
+	if c.used == len(c.single) {
 		return []any{reply}
 	}
-	c.single[c.few] = reply
-	c.few++
-	return c.single[c.few-1 : c.few : c.few]
+	c.single[c.used] = reply
+	c.used++
+	return c.single[c.used-1 : c.used : c.used]
 }
 
-// Short is the error of a pipeline that was answered in part.
+// Short returns the error for a pipeline with too few replies, or too many.
 func Short(got, want int, what string) error {
 	return fmt.Errorf("setnxlock: %d replies to %d %s", got, want, what)
 }
 
-// Exec sends a write that is all of a transaction but for its EXEC: see Transacted.
+// Exec adds EXEC to a write that begins with MULTI, and sends it. It returns the results of Transacted.
 func (w *Write) Exec() ([]any, error) {
 	w.Add("EXEC")
 	replies, err := w.Replies()
@@ -116,7 +114,7 @@ func (w *Write) Exec() ([]any, error) {
 	return w.c.Transacted(replies)
 }
 
-// Executed is Transacted, and the first error among the replies.
+// Executed returns the results of Transacted, and the first error among the replies.
 func (c *Conn) Executed(replies []any) ([]any, error) {
 	done, err := c.Transacted(replies)
 	if err != nil {
@@ -125,19 +123,20 @@ func (c *Conn) Executed(replies []any) ([]any, error) {
 	return done, answer.First(done)
 }
 
-// Transacted makes of the replies to MULTI, commands and EXEC those to the commands; nil if EXEC did nothing because a
-// watched key was touched. It looks at every reply: before 2.6.5 a command that could not be queued is left out and the rest
-// runs (tx/half-queued), and errors inside an EXEC are values, not errors. An error among the replies is that of a command
-// which could not be queued, or did not run. The error returned is EXEC's own.
+// Transacted turns the replies to MULTI, commands and EXEC into the replies to the commands. It returns nil if
+// EXEC did nothing: a watched key was touched. Transacted looks at every reply. Before 2.6.5 the server leaves
+// out a command that it could not queue, and runs the rest (tx/half-queued); and errors inside an EXEC are
+// values, not errors. An error among the replies belongs to a command that was not queued, or did not run. The
+// returned error is EXEC's own.
 //
-// Redis 2.0–2.4 refuse EXEC itself when they are over maxmemory, and stay in MULTI; redigo
-// believes that MULTI ended when EXEC was sent, so its pool would hand out a connection that
-// answers QUEUED to everything. Hence the DISCARD.
+// Redis 2.0–2.4 over maxmemory refuse EXEC itself, and stay in MULTI. redigo takes MULTI for ended after EXEC:
+// its pool would hand out a connection that answers QUEUED to everything. Transacted sends a DISCARD against
+// that.
 func (c *Conn) Transacted(replies []any) ([]any, error) {
 	last := len(replies) - 1
 	queued, ran := replies[1:last], replies[last]
 	if e, refused := ran.(redis.Error); refused {
-		c.Do("DISCARD") //nolint:errcheck // "without MULTI" is as good; a dead connection says so by itself
+		c.Do("DISCARD") //nolint:errcheck // "without MULTI" proves as much; a dead connection reports itself
 		if earlier := answer.First(replies[:last]); earlier != nil {
 			return nil, earlier
 		}

@@ -17,7 +17,6 @@ var (
 var unread = map[string]bool{
 	"compat/internal/mux":      true,
 	"compat/internal/safe":     true,
-	"compat/internal/simulate": true,
 	"compat/internal/stock":    true,
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
-// bridges are those of compat/bridge: alone, and beside the fleet that comes before them in a plan or the one that
-// comes after. Each start of a program may be of either.
+// bridges returns the locks of compat/bridge: alone, and beside the fleet before or after them in a plan. Each start of
+// a program draws its fleet.
 func bridges() []Kind {
 	getset, _ := locks.Get("getset:guarded")
 	token, _ := locks.Get("tx:guarded")
@@ -22,7 +22,7 @@ func bridges() []Kind {
 		return on(func(m making) protocol.Algorithm {
 			b := bridge.TwoNames{Old: format(old), New: format("redis-py-3"), Millis: m.millis, Fence: true, Token: m.token.of(token)}
 			if b.Old.KeyName == "NAME" {
-				b.Old.KeyName = before + "NAME"
+				b.Old.KeyName = oldPrefix + "NAME"
 			}
 			return b
 		})
@@ -35,10 +35,10 @@ func bridges() []Kind {
 		return k
 	}
 	oldName := func(m making) *compat.Locker {
-		m.o.Prefix = before + m.o.Prefix
+		m.o.Prefix = oldPrefix + m.o.Prefix
 		return on(byName("tx:guarded"))(m)
 	}
-	uncounted := func(k Kind) Kind { // each of the two counts its fences beside its own key
+	uncounted := func(k Kind) Kind { // each of the two fleets counts its fences beside its own key
 		k.Fences = false
 		return k
 	}
@@ -62,5 +62,5 @@ func format(name string) dialect.Format {
 	return f
 }
 
-// before is what the old fleet puts before its keys.
-const before = "old-"
+// oldPrefix is the prefix of the old fleet's keys.
+const oldPrefix = "old-"

@@ -22,30 +22,30 @@ import (
 	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
-// A judge watches a run and says what is wrong. After every command and call it tells a history, whose package has the
-// rules, what each client believes and what is on the keys. A client believes while its Lock's context goes on and
-// Until is ahead, from the call that returned the Lock to the one that gives it up. What calls return it judges by
-// itself:
+// A judge watches a run and reports violations. After every command and call, it tells the history the beliefs of the
+// clients and the values of the keys. A client believes while its Lock's context goes on and Until is ahead, from the
+// call that returned the Lock to the call that gives the Lock up. Package history has the rules for beliefs. The judge
+// itself judges the results of calls:
 //
-//   - accuracy: each error is true (ErrHeld: somebody did; ErrTimeout: a limit did run out; ctx.Err: the caller's did;
-//     others never come, or only where something went wrong), and so is nil; of losses the history says that;
-//   - no call takes longer than its limits allow, and nobody waits for a key that is free;
-//   - when nothing goes wrong any more, every key can be had (world.finale).
+//   - accuracy: each result is true. ErrHeld needs a holder, ErrTimeout an expired limit, ctx.Err() the end of the
+//     caller's context; other errors need a fault, or never come. The history judges losses.
+//   - no call takes longer than its limits allow, and no call waits for a free key;
+//   - without faults, every client can get every key (world.finale).
 type judge struct {
 	w  *world
 	mu sync.Mutex
 	r  Report
 
 	history history.Judge
-	held    map[*holding]bool // whose clients may believe
+	held    map[*holding]bool // holdings whose clients may believe
 	keys    map[string]*keyState
-	wrote   map[string]*process // whose each value on an owned key was first
+	wrote   map[string]*process // the process that first wrote each value of an owned key
 
 	waiting map[*call]bool // calls of Lock
 
-	eyes []redis.Conn // an onlooker's connection to each server
+	conns []redis.Conn // the judge's connection to each server
 
-	amnesia time.Time // when a server last forgot its keys
+	amnesia time.Time // the moment of the last loss of keys
 }
 
 // A holding is one client's belief.
@@ -55,19 +55,19 @@ type holding struct {
 	lock  *compat.Lock
 	key   string
 	id    string            // in the history
-	over  bool              // given up by its holder
-	given bool              // … who has given its handle to be released, and can't take that back
-	dead  bool              // its process has crashed
-	epoch uint64            // of the server, when it was taken
-	calls []context.Context // of the calls on it: one that ended in between leaves its outcome open
+	over  bool              // the holder has given the lock up
+	given bool              // the holder has passed its handle on for a release, and stays over
+	dead  bool              // the process has crashed
+	epoch uint64            // of the server at the acquisition
+	calls []context.Context // of calls on the lock: an ended context leaves the outcome of its call open
 }
 
-// A keyState is what an onlooker saw of a key of an owned Kind.
+// A keyState is the last observation of a key of an owned Kind.
 type keyState struct {
 	value   string
 	there   bool
-	by      string    // whose process changed its value last
-	existed time.Time // when it was seen last
+	by      string    // the process of the last change
+	existed time.Time // the last moment at which the key existed
 }
 
 func newJudge(w *world) *judge {
@@ -75,7 +75,7 @@ func newJudge(w *world) *judge {
 		wrote: map[string]*process{}}
 	j.history = history.Judge{Fenced: w.Kind.Fences, Margin: running, Grace: overdue, Found: j.found}
 	j.r.Runs, j.r.Counts = 1, map[string]int{}
-	j.eyes = make([]redis.Conn, len(w.servers))
+	j.conns = make([]redis.Conn, len(w.servers))
 	for _, key := range w.keys() {
 		if j.keys[key] = new(keyState); w.Kind.Owned {
 			j.tell(history.Event{Op: history.Changed, Key: key})
@@ -84,7 +84,7 @@ func newJudge(w *world) *judge {
 	return j
 }
 
-// tell tells the history of something that happens now. j.mu is held, as of all that follows from it.
+// tell adds an event of this moment to the history. j.mu is held, also while the history calls found.
 func (j *judge) tell(e history.Event) {
 	e.At = time.Now().UnixNano()
 	j.history.Add(e)
@@ -98,7 +98,7 @@ func (j *judge) found(v history.Verdict) {
 	j.breach("%v", v)
 }
 
-// at is a moment in seconds since the run began.
+// at formats a moment in seconds since the beginning of the run.
 func (w *world) at(t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -121,7 +121,7 @@ func (j *judge) note(format string, args ...any) {
 	j.line(format, args...)
 }
 
-// line is note; j.mu is held.
+// line does the same as note. j.mu is held.
 func (j *judge) line(format string, args ...any) {
 	if j.w.Trace {
 		j.r.Lines = append(j.r.Lines, j.w.at(time.Now())+"  "+fmt.Sprintf(format, args...))
@@ -141,7 +141,7 @@ func (j *judge) broken(format string, args ...any) {
 	j.breach(format, args...)
 }
 
-// breach is broken; j.mu is held.
+// breach does the same as broken. j.mu is held.
 func (j *judge) breach(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	j.r.Broken = append(j.r.Broken, fmt.Sprintf("at %s s: %s", j.w.at(time.Now()), text))
@@ -155,17 +155,17 @@ func (j *judge) report() Report {
 	return j.r
 }
 
-// believes reports whether h's client may work under it now.
+// believes reports whether h's client may work under the lock now.
 func (h *holding) believes() bool {
 	return !h.over && !h.dead && h.lock.Context().Err() == nil && h.c.p.clock.left(h.lock.Until()) > 0
 }
 
-// interrupted reports whether the context of a call on h has ended: its outcome may be open.
+// interrupted reports whether the context of a call on h has ended. The outcome of such a call may be open.
 func (h *holding) interrupted() bool {
 	return h != nil && slices.ContainsFunc(h.calls, func(ctx context.Context) bool { return ctx.Err() != nil })
 }
 
-// forgets is about to happen to a server.
+// forgets records that a server is about to lose its keys.
 func (j *judge) forgets() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -177,7 +177,7 @@ func (j *judge) forgets() {
 	}
 }
 
-// forget notes that a server forgets keys, now. j.mu is held.
+// forget records a loss of keys at this moment. j.mu is held.
 func (j *judge) forget() {
 	j.amnesia = time.Now()
 	for key := range j.keys {
@@ -185,8 +185,8 @@ func (j *judge) forget() {
 	}
 }
 
-// lags is what a replica does that has taken a server's place: what was written last to a key and to
-// those beside it may be missing, but for the fence.
+// lags deletes random keys, with their auxiliary keys: a replica that took a server's place lacks the last
+// writes. Fences stay.
 func (j *judge) lags(server int, r *rand.Rand) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -201,14 +201,14 @@ func (j *judge) lags(server int, r *rand.Rand) {
 			lost[of] = r.IntN(2) == 0
 		}
 		if lost[base(key)] {
-			j.ask(server, "DEL", key) //nolint:errcheck // it is there
+			j.ask(server, "DEL", key) //nolint:errcheck // the next look reads the key
 		}
 	}
 	j.observe(j.look(nil))
 }
 
-// promoted puts a server's replica in its place. What was said to be on it is; a value of which it has not
-// heard that it is gone is there again.
+// promoted puts a server's replica in its place. Every acknowledged change is on the replica. A value whose removal has
+// not reached the replica exists again.
 func (j *judge) promoted(server int, r *rand.Rand) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -225,14 +225,14 @@ func (j *judge) promoted(server int, r *rand.Rand) {
 	j.observe(changed)
 }
 
-// replica cuts a server's replica off, or has it follow again.
+// replica cuts a server's replica off, or connects it again.
 func (j *judge) replica(server int, follows bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.w.servers[server].replica.cutOff = !follows
 }
 
-// chosen is told of the Options of a Locker.
+// chosen counts the Options of a Locker.
 func (j *judge) chosen(o compat.Options) {
 	v := reflect.ValueOf(o)
 	for i := range v.NumField() {
@@ -254,9 +254,9 @@ func (j *judge) crashed(p *process) {
 	j.tell(history.Event{Op: history.Crashed, By: p.name()})
 }
 
-// holds is told of a lock that a client has just got; from is the writer's that became this reader's, if it is one.
+// holds records a lock that a client has just got. from is the writer that became this reader, or nil.
 func (j *judge) holds(x *worker, c client, l *compat.Lock, key string, from *holding) *holding {
-	l.Context() // somebody works in it
+	l.Context() // a Lock's context exists from its first use on
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.r.Sections++
@@ -270,7 +270,7 @@ func (j *judge) holds(x *worker, c client, l *compat.Lock, key string, from *hol
 	j.line("%s holds %s until %s, fence %d", h.id, key, j.w.at(l.Until()), l.Fence())
 	j.observe(j.look(nil))
 	got := h.event(history.Got)
-	// One that was handed off is older than its holder.
+	// A lock that was handed off is older than its holder.
 	got.By, got.Key, got.Shared, got.Asked = c.p.name(), key, c.shared, time.Now().Add(-longest).UnixNano()
 	if from != nil {
 		got.From = from.id
@@ -278,25 +278,25 @@ func (j *judge) holds(x *worker, c client, l *compat.Lock, key string, from *hol
 	if got.Most = j.w.Kind.most; got.Most > 0 {
 		got.Slot = semaphore.Slot(l.Token())
 	}
-	if !h.believes() { // it was over before: its time was up, or a clock was set, or Close released it
+	if !h.believes() { // the lease has expired, a clock has jumped, or Close has released the lock
 		left := l.Until().Sub(c.p.clock.Now())
 		got.Unplaced, got.Until = left > 0, time.Now().Add(min(left, 0)).UnixNano()
 	}
 	j.tell(got)
 	j.held[h] = true
 	if k := j.keys[key]; k.there && h.believes() {
-		k.by, j.wrote[k.value] = x.p.name(), x.p // adopted: its value is what it was
+		k.by, j.wrote[k.value] = x.p.name(), x.p // an adopted lock keeps its value
 	}
 	return h
 }
 
-// event says what h's client believes.
+// event returns an event with the belief of h's client.
 func (h *holding) event(op history.Op) history.Event {
 	until := time.Now().Add(h.c.p.clock.left(h.lock.Until()))
 	return history.Event{Op: op, ID: h.id, Until: until.UnixNano(), Fence: h.lock.Fence()}
 }
 
-// observe tells the history what each client believes, then what has changed on the keys. j.mu is held.
+// observe tells the history the beliefs of all clients, then the changes of keys. j.mu is held.
 func (j *judge) observe(changed []history.Event) {
 	var ended []*holding
 	for h := range j.held {
@@ -318,14 +318,14 @@ func (j *judge) observe(changed []history.Event) {
 	}
 }
 
-// loses tells the history that h's client is told of a loss. j.mu is held.
+// loses tells the history that h's client has learnt of a loss. j.mu is held.
 func (j *judge) loses(h *holding, why error) {
 	e := h.event(history.Lost)
 	e.Other, e.Text = h.epoch != j.w.servers[0].epoch.Load(), why.Error()
 	j.tell(e)
 }
 
-// reads has a lock say all that it says of itself, which shows its value to whoever asked.
+// reads calls all methods of a Lock that return its state, and compares the results. Its value counts as disclosed then.
 func (j *judge) reads(h *holding) {
 	l := h.lock
 	first, fence, key, handle := l.Lease(), l.Fence(), l.Key(), l.Handle()
@@ -350,7 +350,7 @@ func (j *judge) reads(h *holding) {
 	}
 }
 
-// over is told that a client gives its lock up, or that it has it still.
+// over records that a client gives its lock up, or still holds it.
 func (j *judge) over(h *holding, over bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -368,7 +368,7 @@ func (j *judge) over(h *holding, over bool) {
 	}
 }
 
-// gives is told that a client has given its lock's handle to be released.
+// gives records that a client has passed its lock's handle on for a release.
 func (j *judge) gives(h *holding) {
 	j.over(h, true)
 	j.mu.Lock()
@@ -376,7 +376,7 @@ func (j *judge) gives(h *holding) {
 	h.given = true
 }
 
-// ran is told that a server has run what a process sent. j.mu is held.
+// ran records that a server has run the commands of a process. j.mu is held.
 func (j *judge) ran(p *process, server int, cmds []protocol.Cmd, replies []any) {
 	changed := j.look(p)
 	if j.w.Trace {
@@ -385,21 +385,21 @@ func (j *judge) ran(p *process, server int, cmds []protocol.Cmd, replies []any) 
 	j.observe(changed)
 }
 
-// ask is an onlooker's question to a server.
+// ask sends a command to a server over the judge's own connection.
 func (j *judge) ask(server int, name string, args ...any) (any, error) {
 	for {
-		if j.eyes[server] == nil {
-			j.eyes[server] = j.w.servers[server].Dial()
+		if j.conns[server] == nil {
+			j.conns[server] = j.w.servers[server].Dial()
 		}
-		reply, err := j.eyes[server].Do(name, args...)
-		if j.eyes[server].Err() == nil {
+		reply, err := j.conns[server].Do(name, args...)
+		if j.conns[server].Err() == nil {
 			return reply, err
 		}
-		j.eyes[server] = nil // it was cut with all others
+		j.conns[server] = nil // a fault cuts the judge's connection, too
 	}
 }
 
-// look reads the keys of an owned Kind. It returns what p has changed, or time if that is nil. j.mu is held.
+// look reads the keys of an owned Kind, and returns the changes: by p, or by time if p is nil. j.mu is held.
 func (j *judge) look(p *process) (changed []history.Event) {
 	if !j.w.Kind.Owned {
 		return nil
@@ -426,24 +426,24 @@ func (j *judge) look(p *process) (changed []history.Event) {
 	return changed
 }
 
-// A call is one call of the API under way.
+// A call is a call of the API under way.
 type call struct {
 	j      *judge
 	x      *worker
 	c      client
 	name   string
 	key    string
-	h      *holding // the lock that it is of; nil: of none
+	h      *holding // the lock of the called method; nil: a Locker's method
 	ctx    context.Context
 	ttl    time.Duration
 	began  time.Time
-	works  time.Duration // in a function of the caller's
-	before time.Duration // for how long its process's observers had blocked it until then
-	ended  time.Time     // when ctx did; zero: it goes on
-	there  bool          // the key was, when the call began
-	alive  bool          // its lock's context went on
-	wrong  bool          // something went wrong since it began
-	jumped bool          // its process's clock was set since then
+	works  time.Duration // spent in the caller's own function
+	before time.Duration // process.blocked at the beginning
+	ended  time.Time     // the end of ctx; zero: ctx goes on
+	there  bool          // the key existed at the beginning
+	alive  bool          // the lock's context went on at the beginning
+	wrong  bool          // a fault may show in the result
+	jumped bool          // the clock of the process has jumped since the beginning
 }
 
 func (j *judge) call(x *worker, c client, name, key string, ctx context.Context, ttl time.Duration) *call {
@@ -464,7 +464,7 @@ func (j *judge) call(x *worker, c client, name, key string, ctx context.Context,
 	return k
 }
 
-// on is call of a method of a lock.
+// on registers a call of a method of a Lock.
 func (j *judge) on(x *worker, c client, name string, h *holding, ctx context.Context, ttl time.Duration) *call {
 	k := j.call(x, c, name, h.key, ctx, ttl)
 	j.mu.Lock()
@@ -497,10 +497,10 @@ func nameOf(err error) string {
 	return "another"
 }
 
-// running is how long before its end a lease may be said to be lost: its holder has to stop in time.
+// running is the margin for a reported loss before the end of a lease: a holder must stop in time.
 const running = 250 * time.Millisecond
 
-// end judges what a call returned.
+// end judges the result of a call.
 func (k *call) end(err error) {
 	j, took := k.j, time.Since(k.began)
 	p := k.c.p
@@ -514,7 +514,7 @@ func (k *call) end(err error) {
 	blocked, stood := p.blocked-k.before, p.stands
 	j.w.mu.Unlock()
 	if crashed {
-		return // nobody is told anything any more
+		return // no goroutine of the program gets the result
 	}
 	j.observe(j.look(nil))
 	if why := k.untrue(err); why != "" {
@@ -523,14 +523,14 @@ func (k *call) end(err error) {
 	if k.ended.IsZero() {
 		return
 	}
-	// What is done after the caller's context has ended is bounded by Cleanup.
+	// After the end of the caller's context, Cleanup bounds the call.
 	limit := j.w.cleanup() + k.works + blocked
 	if late := min(time.Since(k.ended), time.Since(stood)); late > limit+50*time.Millisecond {
 		j.breach("waits: %s: %s(%s, %v) took %v, and went on for %v after its context had ended, where %v are allowed", k.x.name, k.name, k.key, k.ttl, took, late, limit)
 	}
 }
 
-// untrue says why what a call returned is not so; "" if it is. j.mu is held.
+// untrue returns the reason why the result of a call is untrue, or "". j.mu is held.
 func (k *call) untrue(err error) (why string) {
 	j, took := k.j, time.Since(k.began)
 	key := j.keys[k.key]
@@ -561,7 +561,7 @@ func (k *call) untrue(err error) (why string) {
 			return "the key was free all the time"
 		}
 	case "ErrLost":
-		if k.h != nil && k.alive && !k.h.given && !k.jumped { // ReleaseHandle, Adopt are of none: see endAdopt
+		if k.h != nil && k.alive && !k.h.given && !k.jumped { // endAdopt judges calls without a lock
 			j.loses(k.h, err)
 		}
 	case "ErrTimeout":
@@ -569,7 +569,7 @@ func (k *call) untrue(err error) (why string) {
 		if k.ttl > 0 {
 			limit = min(limit, k.ttl)
 		}
-		shared := (k.name == "Lock" || k.name == "Do") && j.w.Workers > 1 // one attempt is made for all that wait in a Locker
+		shared := (k.name == "Lock" || k.name == "Do") && j.w.Workers > 1 // one attempt serves all waiters of a Locker
 		if !k.wrong && !shared && took < min(limit, 250*time.Millisecond) {
 			return "no limit has run out"
 		}
@@ -589,7 +589,7 @@ func (k *call) untrue(err error) (why string) {
 	return ""
 }
 
-// endDo judges what Do returned; h is what its function held, nil if it was not called.
+// endDo judges the result of Do. h is the lock of the caller's function, or nil if Do did not call the function.
 func (k *call) endDo(err error, h *holding) {
 	k.end(err)
 	if h == nil || errors.Is(err, compat.ErrLost) {
@@ -600,7 +600,7 @@ func (k *call) endDo(err error, h *holding) {
 	k.j.tell(history.Event{Op: history.Kept, ID: h.id, Text: fmt.Sprint("Do says ", err)})
 }
 
-// endAdopt judges what an adoption returned.
+// endAdopt judges the result of an adoption.
 func (k *call) endAdopt(err error, g given) {
 	k.end(err)
 	j := k.j
@@ -609,17 +609,17 @@ func (k *call) endAdopt(err error, g given) {
 	if j.w.Kind.Owned && errors.Is(err, compat.ErrLost) && !j.amnesia.After(k.began) {
 		left, _ := redis.Int(j.ask(0, "TTL", g.handle.Key))
 		end, timed := getsetlock.Float.Parse(g.handle.Token)
-		over := timed && k.c.p.clock.left(end) < time.Second // a bridge's TTL may be longer: it counts from when it arrives
+		over := timed && k.c.p.clock.left(end) < time.Second // a bridge's TTL may outlast the timestamp: the TTL counts from the arrival of the command
 		if s := j.keys[g.key]; !over && s.there && s.value == g.handle.Token && k.there && left >= 2 {
 			j.breach("accuracy: %s: Adopt of %s says %v, and its token is on it", k.x.name, g.key, err)
 		}
 	}
 }
 
-// leftovers are keys that a server has in the end, but for fences, and for times in the past: a
-// lock of times has no TTL, and what a late request or a fleet that has moved on left is dead.
+// leftovers finds the keys of the servers at the end of a run. Fences may stay, and expired timestamps: a
+// lock of timestamps has no TTL, and a late request, or a fleet that has moved, may leave one.
 func (j *judge) leftovers() {
-	for i := range j.eyes {
+	for i := range j.conns {
 		keys, err := redis.Strings(j.ask(i, "KEYS", "*"))
 		if err != nil {
 			j.broken("KEYS: %v", err)
@@ -629,20 +629,20 @@ func (j *judge) leftovers() {
 				continue
 			}
 			ttl, _ := redis.Int(j.ask(i, "TTL", key))
-			if j.w.Kind.most > 0 && strings.Contains(key, ":limit:") && ttl > 0 { // it lasts for a day
+			if j.w.Kind.most > 0 && strings.Contains(key, ":limit:") && ttl > 0 { // a semaphore's limit lasts for a day
 				continue
 			}
-			name := strings.TrimPrefix(strings.TrimPrefix(key, before), j.w.Options.Prefix)
+			name := strings.TrimPrefix(strings.TrimPrefix(key, oldPrefix), j.w.Options.Prefix)
 			if _, locked := j.keys[name]; locked && !j.w.Kind.AnyClock && ttl < 0 {
 				continue
 			}
-			if j.w.Options.Hold > 0 && !j.w.Kind.AnyClock && ttl < 0 { // of several keys, each: its holder left it to its time
+			if j.w.Options.Hold > 0 && !j.w.Kind.AnyClock && ttl < 0 { // Options.Hold leaves each key to its timestamp
 				continue
 			}
 			if owner, deadline, pair := dialect.PairOf(key); pair && !j.w.Kind.AnyClock && slices.Contains(keys, owner) && slices.Contains(keys, deadline) {
 				continue
 			}
-			if j.w.At[i] < "2.2" && strings.Contains(key, ":waiters:") { // there it can't have a TTL; each release takes a name off it
+			if j.w.At[i] < "2.2" && strings.Contains(key, ":waiters:") { // before 2.2 the list can't have a TTL; each release removes a name
 				continue
 			}
 			j.mu.Lock()

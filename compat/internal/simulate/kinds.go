@@ -18,24 +18,24 @@ import (
 type Kind struct {
 	Name     string
 	Servers  int
-	Versions []string // on which it is safe
+	Versions []string // the versions of servers on which the lock is safe
 
-	AnyClock   bool // it does not matter that the clocks of clients disagree
+	AnyClock   bool // the clocks of clients may disagree
 	Owned      bool // the key is one value on one server, which only its holder changes
-	Fences     bool // they grow with each acquisition
-	Replicated bool // what counts is on the replica too, and survives its promotion
+	Fences     bool // fences grow with each acquisition
+	Replicated bool // an acknowledged change is on the replica too, and survives its promotion
 
 	several bool // one lock is several keys
-	most    int  // how many hold it at once, at most, each in a slot; 0: it is no semaphore
+	most    int  // the size of the semaphore; 0: the lock is not a semaphore
 	make    maker
-	reader  maker // of who holds it beside others; nil: nobody does
-	moved   maker // of half of the fleet's programs, which have gone on to another lock; nil: none have
+	reader  maker // makes the readers' Locker; nil: the lock has no readers
+	moved   maker // makes the Locker of programs whose fleet has moved to another lock; nil: the fleet does not move
 }
 
 // A maker makes the Locker of one program.
 type maker func(m making) *compat.Locker
 
-// A making is what a Locker is made of.
+// A making has the parts of a Locker.
 type making struct {
 	sources []compat.Source
 	o       compat.Options
@@ -43,26 +43,26 @@ type making struct {
 	millis  bool
 }
 
-// of is what l is told.
+// of returns the options for l.
 func (m making) of(l locks.Lock) locks.Options {
 	return locks.Options{Fence: true, Lease: longest, Token: m.token.of(l), Millis: m.millis}
 }
 
-// on is a maker of what runs on one server.
+// on returns a maker of a lock on one server.
 func on(a func(m making) protocol.Algorithm) maker {
 	return func(m making) *compat.Locker { return compat.NewOn(m.sources[0], a(m), m.o) }
 }
 
-// byName is the lock of the table.
+// byName returns the constructor of a lock of the table.
 func byName(name string) func(m making) protocol.Algorithm {
 	l, _ := locks.Get(name)
 	return func(m making) protocol.Algorithm { return l.New(m.of(l)) }
 }
 
-// digits makes random text of so many of these digits.
+// digits makes a random text of n digits out of the given ones.
 type digits func(of string, n int) string
 
-// of is what makes a value of l its client's own.
+// of returns the source of l's tokens or nonces.
 func (d digits) of(l locks.Lock) func() string {
 	return func() string {
 		if l.Family() == "getset" && l.Name != "getset:two-keys" {
@@ -79,7 +79,7 @@ func (k Kind) key(i int) string {
 	return fmt.Sprint("k", i)
 }
 
-// KindNamed returns the kind of a name.
+// KindNamed returns the kind with a name.
 func KindNamed(name string) (Kind, bool) {
 	kinds := Kinds()
 	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == name })
@@ -89,8 +89,8 @@ func KindNamed(name string) (Kind, bool) {
 	return kinds[i], true
 }
 
-// Kinds are all locks of the table that exclude others, alone and as parts of composites, and the bridges with
-// the fleets on both sides.
+// Kinds returns every exclusive lock of the table without a flaw, alone and as a part of composites, read-write locks,
+// semaphores, and the bridges with the fleets on both sides.
 func Kinds() []Kind {
 	var kinds []Kind
 	for _, l := range locks.All() {
@@ -129,21 +129,22 @@ func Kinds() []Kind {
 	return slices.Concat(kinds, readersAndWriters(), semaphores(), bridges())
 }
 
-// inTurn is a maker of sets of l, taken one after the other.
+// inTurn returns a maker of sets of l, whose keys are taken one after the other.
 func inTurn(l locks.Lock) maker {
 	return func(m making) *compat.Locker {
 		return compat.NewLocker(multilock.New(m.sources[0], plain(l, m)), m.o)
 	}
 }
 
-// plain is l without fences: a composite has no use for a part's.
+// plain makes l without fences: a composite has no use for the fences of its parts.
 func plain(l locks.Lock, m making) protocol.Algorithm {
 	o := m.of(l)
 	o.Fence = false
 	return l.New(o)
 }
 
-// readersAndWriters are rwlock's, by who goes first; with the server's clock nobody else's matters.
+// readersAndWriters returns the locks of rwlock with each preference, and with the server's clock. With the server's
+// clock, the clients' clocks do not matter.
 func readersAndWriters() []Kind {
 	read, _ := locks.Get("rw:read")
 	write, _ := locks.Get("rw:write")
@@ -170,7 +171,7 @@ func readersAndWriters() []Kind {
 	return append(kinds, Kind{Name: "in turn rw", Servers: 1, Versions: since("2.2"), several: true, make: inTurn(write), reader: inTurn(read)})
 }
 
-// semaphores are of two, over the locks that can be slots.
+// semaphores returns semaphores of two, with different locks for the slots.
 func semaphores() []Kind {
 	var kinds []Kind
 	for _, name := range []string{"tx:guarded", "set:lua"} {
@@ -185,7 +186,8 @@ func semaphores() []Kind {
 	return kinds
 }
 
-// since are the versions from v on; of a lock that needs the servers of today, those that have what it needs.
+// since returns the versions from v on. For a lock that needs a server newer than all embedded ones, it returns the
+// embedded servers with the needed command.
 func since(v string) []string {
 	all := oldredis.Versions()
 	if i := slices.Index(all, v); i >= 0 {

@@ -18,19 +18,19 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// A fate is what becomes of a message.
+// A fate is the network's treatment of a message.
 type fate uint8
 
 const (
 	arrives        fate = iota
-	slow                // it takes long, and arrives
-	requestLost         // it never arrives, and the connection breaks
-	replyLost           // it runs, and the connection breaks
-	late                // the connection breaks, and what was sent arrives later
-	torn                // some of its commands run, and the connection breaks
-	swallowed           // it never arrives, and the sender waits
-	replySwallowed      // it runs, and the sender waits
-	lateSwallowed       // the sender waits, gives up, and what was sent arrives later
+	slow                // the message takes long, and arrives
+	requestLost         // the message never arrives, and the connection breaks
+	replyLost           // the message runs, and the connection breaks
+	late                // the connection breaks, and the message arrives later
+	torn                // some commands of the message run, and the connection breaks
+	swallowed           // the message never arrives, and the sender waits
+	replySwallowed      // the message runs, and the sender waits
+	lateSwallowed       // the sender waits and gives up, and the message arrives later
 	fates
 )
 
@@ -38,12 +38,12 @@ func (f fate) String() string {
 	return [...]string{"arrives", "is slow", "request lost", "reply lost", "arrives late", "torn", "request swallowed", "reply swallowed", "swallowed, and arrives late"}[f]
 }
 
-// Faults are how much goes wrong.
+// Faults has the frequency of each fault.
 type Faults struct {
 	Name    string
 	Message [fates]float64 // the probability of each fate but the first
-	Burst   float64        // the probability that another one befalls what a process sends within two seconds of one
-	Every   time.Duration  // between two misfortunes of a server or a process; 0: there are none
+	Burst   float64        // the probability of another fault for a message within two seconds of one, of the same process
+	Every   time.Duration  // the mean time between two misfortunes of a server or a process; 0: no misfortunes
 	Forget  bool           // servers may lose their keys
 }
 
@@ -58,8 +58,8 @@ var profiles = []Faults{
 	{Name: "forgets", Message: [fates]float64{replyLost: .01, late: .01}, Every: 5 * time.Second, Forget: true},
 }
 
-// fate is the one that the number x, of less than 1, stands for. In a burst each comes as much more often as
-// makes them Burst together.
+// fate returns the fate for a random number x, 0 ≤ x < 1. In a burst, the probabilities of the fates are scaled up to
+// a sum of Burst.
 func (fs Faults) fate(x float64, burst bool) fate {
 	more := 1.
 	if burst && fs.Burst > 0 {
@@ -77,9 +77,9 @@ func (fs Faults) fate(x float64, burst bool) fate {
 	return arrives
 }
 
-// draw is the fate of a process's next message to a server about a key. It depends on the seed,
-// these three and the message's number alone: not on the order in which goroutines come to run that
-// wake at the same moment, and a run without one of its faults is the same up to there.
+// draw returns the fate of a process's next message to a server about a key. The fate depends only on the
+// seed, the process, the server, the key and the message's number, and not on the order of goroutines
+// that wake at the same moment. So a run without one of its faults is the same up to that fault.
 func (p *process) draw(server int, what string, cmds []protocol.Cmd) (fate, *rand.Rand) {
 	w := p.w
 	w.mu.Lock()
@@ -110,11 +110,11 @@ func (p *process) draw(server int, what string, cmds []protocol.Cmd) (fate, *ran
 	if !skip {
 		p.befall(0)
 		p.bursts = time.Now()
-		if r.IntN(8) == 0 { // that was the last before its link broke
+		if r.IntN(8) == 0 { // the link of the process breaks
 			p.cutOff = p.bursts.Add(time.Duration(r.Int64N(int64(longest / 2))))
 		}
 	}
-	w.mu.Unlock() // the judge locks its own first
+	w.mu.Unlock() // the judge's mutex comes before w.mu
 	if skip {
 		return arrives, r
 	}
@@ -122,7 +122,7 @@ func (p *process) draw(server int, what string, cmds []protocol.Cmd) (fate, *ran
 	return f, r
 }
 
-// about is the key that a message is about, or what else it is.
+// about returns the key of a message, or the name of its first command if it has no key.
 func about(cmds []protocol.Cmd) string {
 	for _, m := range cmds {
 		if name := m[0].(string); name == "MULTI" || len(m) < 2 {
@@ -137,17 +137,17 @@ func about(cmds []protocol.Cmd) string {
 	return fmt.Sprint(cmds[0][0])
 }
 
-// base is the key that an auxiliary one belongs to.
+// base returns the lock's key for an auxiliary key.
 func base(key string) string {
 	key, _, _ = strings.Cut(key, ":")
 	return key
 }
 
-// ofKey is the key for which a connection is wanted, in its context.
+// ofKey is the context key of the lock's key, for a dial.
 type ofKey struct{}
 
-// latency is how long a message is under way: half a millisecond, seldom much longer. No two are
-// alike, so that what happens at the same moment does so by design.
+// latency draws the duration of a message: half a millisecond, seldom much longer. Two messages almost
+// never have the same latency, so events at the same moment are there by design.
 func latency(r *rand.Rand) time.Duration {
 	d := time.Duration(50_000 + r.ExpFloat64()*400_000)
 	if r.IntN(200) == 0 {
@@ -156,8 +156,8 @@ func latency(r *rand.Rand) time.Duration {
 	return d
 }
 
-// lateness is how much later what was sent arrives: between two steps of whoever has given it up, or
-// at any time, up to after the lease.
+// lateness draws the delay of a late message: between two steps of the sender, or any time up to after
+// the end of the lease.
 func lateness(r *rand.Rand) time.Duration {
 	most := 3 * longest / 2
 	if r.IntN(3) == 0 {
@@ -172,7 +172,7 @@ type conn struct {
 	p     *process
 	to    int
 	inner redis.Conn
-	left  atomic.Bool // what was sent last is under way over inner
+	late  atomic.Bool // a late message still uses inner, and closes it
 }
 
 var (
@@ -210,23 +210,23 @@ func (p *process) dial(ctx context.Context, to int) (redis.Conn, error) {
 }
 
 func (c *conn) Err() error {
-	if err := c.Conn.Err(); err != nil || c.left.Load() {
+	if err := c.Conn.Err(); err != nil || c.late.Load() {
 		return err
 	}
 	return c.inner.Err()
 }
 
-// end is the end of the connection, as its client sees it.
+// end closes the connection for its client.
 func (c *conn) end(broke bool) {
 	if !broke {
 		c.p.w.set(func() { delete(c.p.conns, c) })
 	}
-	if !c.left.Load() {
+	if !c.late.Load() {
 		c.inner.Close()
 	}
 }
 
-// carry brings a write to the server, and the replies back, or does to it what its fate is.
+// carry brings a write to the server and the replies back, according to its fate.
 func (c *conn) carry(ctx context.Context, write [][]any) ([]any, error) {
 	cmds := make([]protocol.Cmd, len(write))
 	for i, cmd := range write {
@@ -238,7 +238,7 @@ func (c *conn) carry(ctx context.Context, write [][]any) ([]any, error) {
 		there += time.Duration(r.Int64N(int64(2 * time.Second)))
 		back += time.Duration(r.Int64N(int64(time.Second)))
 	}
-	there += c.p.standsFor() // what a process sends that stands still is late
+	there += c.p.standsFor() // a process that stands still sends late
 	c.p.w.judge.count("message: " + f.String())
 	switch f {
 	case requestLost:
@@ -249,7 +249,7 @@ func (c *conn) carry(ctx context.Context, write [][]any) ([]any, error) {
 	case swallowed:
 		return nil, faulty.Pause(ctx, faulty.Forever)
 	case late, lateSwallowed:
-		c.left.Store(true)
+		c.late.Store(true)
 		c.p.w.late(there+lateness(r), func() {
 			c.p.w.set(func() { c.p.befall(0) })
 			c.run(cmds)
@@ -280,7 +280,7 @@ func (c *conn) carry(ctx context.Context, write [][]any) ([]any, error) {
 		err = faulty.Pause(ctx, back)
 	}
 	if err == nil {
-		err = c.inner.Err() // cut while its reply was under way
+		err = c.inner.Err() // a cut while the reply was under way
 	}
 	if err != nil && ctx.Err() != nil {
 		err = faulty.Cause(ctx)
@@ -288,15 +288,15 @@ func (c *conn) carry(ctx context.Context, write [][]any) ([]any, error) {
 	return replies, err
 }
 
-// run has the server run cmds. Nobody looks at the keys in between: what has changed then was c's
-// process's doing.
+// run runs cmds on the server. The judge's mutex is held all the time, so c's process has made every
+// change that the judge finds afterwards.
 func (c *conn) run(cmds []protocol.Cmd) (replies []any) {
 	s, j := c.p.w.servers[c.to], c.p.w.judge
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, m := range cmds {
 		name := m[0].(string)
-		if name == "BLPOP" { // nobody waits for it
+		if name == "BLPOP" { // no client waits for the reply
 			break
 		}
 		if c.p.w.unreachable(s) {
@@ -322,7 +322,7 @@ func (c *conn) run(cmds []protocol.Cmd) (replies []any) {
 	return replies
 }
 
-// blocking is run for a client that waits, as one does at BLPOP.
+// blocking runs cmds for a client that may wait at a BLPOP.
 func (c *conn) blocking(ctx context.Context, cmds []protocol.Cmd) ([]any, error) {
 	last := cmds[len(cmds)-1]
 	name := last[0].(string)
@@ -350,7 +350,7 @@ func (c *conn) blocking(ctx context.Context, cmds []protocol.Cmd) ([]any, error)
 	return append(replies, reply), nil
 }
 
-// words is what a message says, in short.
+// words returns the commands of a message, cut after 300 bytes.
 func words(cmds []protocol.Cmd) string {
 	var b strings.Builder
 	for i, m := range cmds {

@@ -16,7 +16,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
-// A process is one program: its Lockers, its clock and its connections, which a crash ends all at
+// A process is one program with its Lockers, its clock and its connections. A crash ends them all at
 // once.
 type process struct {
 	w     *world
@@ -24,22 +24,22 @@ type process struct {
 	clock *Clock
 
 	// Guarded by the world's mutex.
-	messages map[string]int // about each key, to each server
+	messages map[string]int // the number of messages, by server and key
 	conns    map[*conn]bool
-	faulted  time.Time     // until when a fault of its messages or of a server may show; zero: there was none
-	bursts   time.Time     // when a fault befell what it sent last
-	cutOff   time.Time     // until when nothing of it arrives
-	jumped   time.Time     // when its clock did last
-	crashed  bool          // between a crash and its next start
-	ending   bool          // … or while it ends by itself
-	stands   time.Time     // until when it stands still
-	blocked  time.Duration // by its observers, all together
-	lives    int           // how often it was started
+	faulted  time.Time     // the moment until which calls may see a fault; zero: no fault yet
+	bursts   time.Time     // the moment of the last fault of a message
+	cutOff   time.Time     // the moment until which no message arrives
+	jumped   time.Time     // the moment of the clock's last jump
+	crashed  bool          // between a crash and the next start
+	ending   bool          // the program ends by itself
+	stands   time.Time     // the moment until which the process stands still
+	blocked  time.Duration // the sum of all delays by observers
+	lives    int           // the number of starts
 	pools    []*redis.Pool
 	lockers  []*compat.Locker
 	readers  []*compat.Locker
-	options  compat.Options // of its Lockers
-	moved    bool           // in this life it is of the fleet's other half
+	options  compat.Options // of the Lockers
+	moved    bool           // this life uses the lock that the fleet moves to
 }
 
 func newProcess(w *world, id int) *process {
@@ -84,7 +84,7 @@ func (p *process) begin() {
 			return r.Float64()
 		}
 		o.Observer = p.observe
-		token := func(digits string, n int) string { // guessed by nobody in a simulation, and the same each time
+		token := func(digits string, n int) string { // the same in each run of a seed; no client guesses tokens
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			b := make([]byte, n)
@@ -105,7 +105,7 @@ func (p *process) begin() {
 	}
 }
 
-// observe is the Locker's Observer: one that blocks, now and then.
+// observe is the Observer of the Lockers. Now and then it blocks.
 func (p *process) observe(e compat.Event) {
 	w := p.w
 	w.judge.count("event: " + string(e.Kind))
@@ -124,7 +124,7 @@ func (p *process) observe(e compat.Event) {
 	}
 }
 
-// A client is a Locker of one life of its process.
+// A client is a Locker of one life of a process.
 type client struct {
 	*compat.Locker
 	p    *process
@@ -132,11 +132,11 @@ type client struct {
 	half
 }
 
-// A half is whose locks a Locker can have: those of writers or of readers, of a fleet that has moved on to another
-// lock or has not.
+// A half tells the Lockers apart that can't take each other's locks: readers' and writers', and those before and after
+// the move of a fleet.
 type half struct{ shared, moved bool }
 
-// locker returns the i-th Locker of the present life; ok is false between two lives.
+// client returns the i-th Locker of the present life; ok is false between two lives.
 func (p *process) client(i int, reader bool) (c client, ok bool) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
@@ -150,7 +150,7 @@ func (p *process) client(i int, reader bool) (c client, ok bool) {
 	return c, true
 }
 
-// shut closes what the program has, by close its Lockers. Nothing starts the program meanwhile.
+// shut calls close for the Lockers, and closes the pools. The program must not start again meanwhile.
 func (p *process) shut(close func(k *compat.Locker)) {
 	for _, k := range slices.Concat(p.lockers, p.readers) {
 		close(k)
@@ -160,8 +160,8 @@ func (p *process) shut(close func(k *compat.Locker)) {
 	}
 }
 
-// crash ends the program between two instructions: nothing that it sends from here on arrives.
-// What is left of it in this process of ours is closed.
+// crash ends the program between two instructions: no later message arrives. Then crash closes the
+// Lockers and pools, without effect on the servers, and starts the program again.
 func (p *process) crash(away time.Duration) {
 	w := p.w
 	w.mu.Lock()
@@ -174,11 +174,11 @@ func (p *process) crash(away time.Duration) {
 	}
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
-	p.shut(func(k *compat.Locker) { k.Close(over) }) //nolint:errcheck // it can't release anything
+	p.shut(func(k *compat.Locker) { k.Close(over) }) //nolint:errcheck // no release arrives
 	p.again(away)
 }
 
-// again starts the program once more, after a while.
+// again restarts the program after a while.
 func (p *process) again(after time.Duration) {
 	time.Sleep(after)
 	p.w.mu.Lock()
@@ -187,7 +187,7 @@ func (p *process) again(after time.Duration) {
 	p.w.judge.note("P%d starts again", p.id)
 }
 
-// leave ends the program as one does that ends well, in the middle of whatever its goroutines do.
+// leave closes the Lockers while the goroutines still use them, and starts the program again.
 func (p *process) leave(away time.Duration) {
 	w := p.w
 	w.mu.Lock()
@@ -213,10 +213,10 @@ func (p *process) leave(away time.Duration) {
 	p.again(away)
 }
 
-// cleanup is Options.Cleanup, or its default.
+// cleanup returns Options.Cleanup, or its default.
 func (w *world) cleanup() time.Duration { return cmp.Or(w.Options.Cleanup, 250*time.Millisecond) }
 
-// stand makes the process stand still: what it sends is under way for that much longer.
+// stand makes the process stand still for d: its messages arrive that much later.
 func (p *process) stand(d time.Duration) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
@@ -235,7 +235,7 @@ func (p *process) isDead() bool {
 	return p.crashed
 }
 
-// end closes the Lockers, as a program does that ends well.
+// end closes the Lockers at the end of a run. Without faults, Close must succeed.
 func (p *process) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -251,7 +251,7 @@ func (p *process) end() {
 	})
 }
 
-// misfortunes befall the servers and the processes, until stop is closed.
+// misfortunes draws misfortunes for servers and processes, until stop is closed.
 func (w *world) misfortunes(stop <-chan struct{}) {
 	if w.Faults.Every == 0 {
 		return
@@ -269,25 +269,25 @@ func (w *world) misfortunes(stop <-chan struct{}) {
 	}
 }
 
-// A mishap is a misfortune that befalls a server or a process, for a while.
+// A mishap is a misfortune of one server or process, of a drawn length.
 type mishap struct {
 	*world
-	i int // of the server
+	i int // the index of the server
 	s *server
 	p *process
 	d time.Duration
 	r *rand.Rand
 }
 
-// away is what happens to a server that nobody reaches meanwhile.
-func (m mishap) away(what func()) {
+// away makes the server unreachable while do runs.
+func (m mishap) away(do func()) {
 	m.set(func() { m.s.down = true })
 	m.cut(m.i)
-	what()
+	do()
 	m.set(func() { m.s.down = false })
 }
 
-// misfortunes are all, as often one as another.
+// misfortunes has all misfortunes, each as likely as another.
 var misfortunes = [...]struct {
 	name      string
 	ofProcess bool
@@ -310,7 +310,7 @@ var misfortunes = [...]struct {
 	}},
 	{"forgets its scripts", false, func(m mishap) { m.cut(m.i); m.s.Restart(oldredis.Keeping) }},
 	{"crashes", true, func(m mishap) { m.p.crash(m.d) }},
-	{"stands still", true, func(m mishap) { m.p.stand(3 * m.d); m.everybody(3 * m.d) }},
+	{"stands still", true, func(m mishap) { m.p.stand(3 * m.d); m.befallAll(3 * m.d) }},
 	{"is replaced by a replica", false, func(m mishap) {
 		m.away(func() {
 			time.Sleep(m.d)
@@ -326,7 +326,7 @@ var misfortunes = [...]struct {
 	}},
 	{"has its clock set", true, func(m mishap) {
 		m.set(func() { m.p.jumped = time.Now() })
-		if m.r.IntN(2) == 0 { // as when its machine was suspended
+		if m.r.IntN(2) == 0 { // as after the suspension of its machine
 			m.p.clock.Set(3 * m.d)
 		} else {
 			m.p.clock.Set(-3 * m.d)
@@ -335,13 +335,13 @@ var misfortunes = [...]struct {
 	{"ends and starts again", true, func(m mishap) { m.p.leave(m.d) }},
 	{"loses its replica", false, func(m mishap) {
 		m.judge.replica(m.i, false)
-		m.everybody(5 * m.d)
+		m.befallAll(5 * m.d)
 		time.Sleep(5 * m.d)
 		m.judge.replica(m.i, true)
 	}},
 }
 
-// misfortune is one of them.
+// misfortune runs one misfortune. A run to which the drawn one does not apply gets another.
 func (w *world) misfortune(n int, r *rand.Rand) {
 	m := mishap{world: w, i: r.IntN(len(w.servers)), p: w.all[r.IntN(len(w.all))], r: r}
 	m.s = w.servers[m.i]
@@ -351,7 +351,7 @@ func (w *world) misfortune(n int, r *rand.Rand) {
 		what = 2
 	case what == 11 && !w.Kind.Replicated:
 		what = 0
-	case what == 9 && !w.Kind.AnyClock: // others would take over what it holds, and rightly
+	case what == 9 && !w.Kind.AnyClock: // another client could rightly take the lock over
 		what = 7
 	}
 	is := misfortunes[what]
@@ -365,26 +365,25 @@ func (w *world) misfortune(n int, r *rand.Rand) {
 	}
 	w.judge.fault(id, "%s %s", who, is.name)
 	w.judge.count("misfortune: " + is.name)
-	w.everybody(0) // whoever is in the middle of something may see it
+	w.befallAll(0) // calls under way may see the misfortune
 	m.d = time.Duration(r.Int64N(int64(2 * time.Second)))
 	is.befall(m)
-	w.everybody(0)
+	w.befallAll(0)
 }
 
-// echo is for how long after a fault calls may still be told of it: a connection that broke while
-// it was idle, a request that was swallowed.
+// echo is the time after a fault in which calls may still see it: on an idle connection that broke,
+// or after a swallowed request.
 const echo = 2 * patience
 
-// befall says that a fault may show in what p's calls return, for longer than an echo by d. The
-// world's mutex is held.
+// befall records that p's calls may see a fault, for an echo and d. The world's mutex is held.
 func (p *process) befall(d time.Duration) {
 	if until := time.Now().Add(echo + d); until.After(p.faulted) {
 		p.faulted = until
 	}
 }
 
-// everybody says it of all processes.
-func (w *world) everybody(d time.Duration) {
+// befallAll records a fault for all processes.
+func (w *world) befallAll(d time.Duration) {
 	w.set(func() {
 		for _, p := range w.all {
 			p.befall(d)
@@ -421,7 +420,7 @@ func (w *world) unreachable(s *server) bool {
 	return s.down
 }
 
-// late runs f after a while. The end of the run waits for it.
+// late runs f after a while. The end of the run waits for f.
 func (w *world) late(after time.Duration, f func()) {
 	w.under.Go(func() {
 		time.Sleep(after)

@@ -7,24 +7,24 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
-// A replica has what its server had at some moment: after one of its commands, no earlier than the last of which it
-// has said to a WAIT that it has it. While it is cut off nothing reaches it.
+// A replica has the keys of its server after one of the server's commands. That command is not older than the last one
+// that a WAIT has acknowledged. While the replica is cut off, no command reaches it.
 type replica struct {
 	follows bool
 	cutOff  bool
-	may     []past // what it may have, the oldest first; none: nothing was said yet
+	may     []past // the states that the replica may have, the oldest first
 }
 
-// A past is what a server had after a command.
+// A past has the keys of a server after a command.
 type past struct {
 	keys oldredis.Snapshot
 	at   time.Time
 }
 
-// remembered is how many commands a replica may be late by: what is older has reached it.
+// remembered is the most commands by which a replica may lag: older commands have reached it.
 const remembered = 60
 
-// ran is told that its server has run a command. The judge's mutex, which each command is run under, guards it.
+// ran records the state of the server after a command. The judge's mutex, under which each command runs, guards r.
 func (r *replica) ran(s *oldredis.Server) {
 	switch {
 	case !r.follows || r.cutOff:
@@ -35,7 +35,7 @@ func (r *replica) ran(s *oldredis.Server) {
 	r.may = append(r.may, past{s.Snapshot(), s.Now()})
 }
 
-// has is the answer to a WAIT: how many replicas have all that was sent before.
+// has returns the reply to a WAIT, and acknowledges all commands before it unless the replica is cut off.
 func (r *replica) has(s *oldredis.Server) int64 {
 	if r.cutOff {
 		return 0
@@ -45,7 +45,7 @@ func (r *replica) has(s *oldredis.Server) int64 {
 	return 1
 }
 
-// promoted puts it in its server's place: there is what had reached it, at the time that it is now.
+// promoted puts the replica in the place of its server: the server gets one of the states in r.may, aged to the present.
 func (r *replica) promoted(s *oldredis.Server, random *rand.Rand) {
 	if n := len(r.may); n > 0 {
 		now, had := s.Now(), r.may[random.IntN(n)]

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Shrink returns a run that breaks a promise as c does, with no fault and no section that can be
-// left out: what is left is the schedule. tries bounds how many runs it may take.
+// Shrink returns a run that breaks a promise as c does, without unneeded faults and sections. tries
+// is the most runs that Shrink may try.
 func Shrink(t *testing.T, c Config, tries int) (Config, Report) {
 	t.Helper()
 	c.Skip = maps.Clone(c.Skip)
@@ -51,7 +51,7 @@ func Shrink(t *testing.T, c Config, tries int) (Config, Report) {
 				tried.Skip[id] = true
 			}
 			if breaks(tried) {
-				c = tried // best.Faults is that much shorter
+				c = tried // at now indexes the next faults
 			} else {
 				at += size
 			}

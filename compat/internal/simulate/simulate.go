@@ -1,23 +1,24 @@
-// Package simulate runs whole processes of Lockers through faults on virtual time, and judges
-// what they believed and what they were told against what was true on the servers.
+// Package simulate runs complete processes of Lockers through faults on virtual time, and compares
+// the clients' beliefs and the results of their calls with the keys on the servers.
 //
-// A run is made from a number, its seed: the lock, the versions of the servers, the processes,
-// their Lockers and goroutines, what they call, when, and every fault. The servers are
-// oldredis, the clock is testing/synctest's: a run of an hour takes milliseconds, and nothing
-// in it sleeps in real time.
+// The seed, a number, determines a run: the lock, the versions of the servers, the processes, their
+// Lockers and goroutines, their calls and the moments of these, and every fault. The servers are
+// oldredis, and the clock is testing/synctest's: a run of an hour takes milliseconds, and no
+// goroutine sleeps in real time.
 //
-// The code that runs is the code that ships, through its public face. Only the network, the
-// clock and the servers are ours.
+// A run uses the shipping code through its public API. Only the network, the clock and the servers
+// are simulated.
 //
-// A message is a write and its replies. It can be lost on its way, lose its reply, arrive after
-// its sender has given up, be cut in two between two commands, or be swallowed so that its sender
+// A message is a write and its replies. The network may lose a message or its reply, deliver it after
+// the sender has given up, cut it in two between two commands, or swallow it, so that the sender
 // waits until its patience ends. Servers cut their connections, restart with and without their
-// keys, and fill up. Processes crash, stand still, have clocks that disagree, pools of one
-// connection, Observers that block; callers give up at any moment.
-// A replica may take a server's place, with or without its last writes; a process's wall clock may be
-// set ahead, as it is when its machine was suspended, or back; its monotonic clock goes on (clock.go). Programs end well, too, in the middle of what their goroutines do, and start
-// again, maybe as clients of the lock that their fleet moves to (fleets.go). Where a lock waits for the replica, that
-// has what had reached it and nothing else (replica.go).
+// keys, and fill up. Processes crash and stand still. Their clocks may disagree, their pools may have
+// one connection, and their Observers may block. Callers give up at any moment. A replica may take
+// a server's place, with or without the last writes. A process's wall clock may jump ahead, as after
+// the suspension of its machine, or back, while its monotonic clock goes on (clock.go). Programs may
+// also end by themselves while their goroutines work, and start again, possibly as clients of the
+// lock that their fleet moves to (fleets.go). For a lock that waits for the replica, the replica has
+// every acknowledged command, and possibly later ones (replica.go).
 //
 // The judge looks after each write on each server and after each call (judge.go).
 package simulate
@@ -40,7 +41,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
-// A Config is one run. Draw makes one of a seed; a test may change it before it is Run.
+// A Config describes one run. Draw makes a Config from a seed, and a test may change it before Run.
 type Config struct {
 	Seed uint64
 	Kind Kind
@@ -48,24 +49,24 @@ type Config struct {
 
 	Processes, Lockers, Workers, Keys, Sections int
 
-	Pool    int // connections a process may have to a server; 0: as many as it wants
-	Keep    int // of its Sources
+	Pool    int // the limit of a process's connections to a server; 0: none
+	Keep    int // of the Sources
 	Options compat.Options
-	Millis  bool          // TTLs are counted in milliseconds, where the lock has the choice
-	Skew    time.Duration // by how much the clocks of two processes may disagree
-	Elects  bool          // a server may be replaced by its replica: the Sources have epochs
+	Millis  bool          // TTLs in milliseconds, where the lock has the choice
+	Skew    time.Duration // the largest difference between the clocks of two processes
+	Elects  bool          // a replica may take a server's place: the Sources have epochs
 	Faults  Faults
 
-	Skip  map[string]bool // faults that do not happen: those of Report.Faults
-	Trace bool            // write down what happens
+	Skip  map[string]bool // faults to leave out, by their names in Report.Faults
+	Trace bool            // fill Report.Lines
 }
 
-// Draw is the run of a seed.
+// Draw returns the run of a seed.
 func Draw(seed uint64) Config {
 	r := rand.New(rand.NewPCG(seed, 0x5e7))
 	c := Config{Seed: seed, Processes: 2 + r.IntN(3), Lockers: 1 + r.IntN(2), Workers: 1 + r.IntN(3), Keys: []int{1, 1, 2, 2, 6}[r.IntN(5)], Sections: 12}
 	kinds := Kinds()
-	if c.Kind = kinds[r.IntN(len(kinds))]; r.IntN(3) == 0 { // one lock, one key: most often what is in use
+	if c.Kind = kinds[r.IntN(len(kinds))]; r.IntN(3) == 0 { // most programs use one lock on one key
 		owned := slices.DeleteFunc(kinds, func(k Kind) bool { return !k.Owned })
 		c.Kind = owned[r.IntN(len(owned))]
 	}
@@ -78,10 +79,10 @@ func Draw(seed uint64) Config {
 		Timeout: []time.Duration{0, 300 * time.Millisecond, time.Second}[r.IntN(3)],
 	}
 	if c.Keep = []int{16, 4, 1, 0}[r.IntN(4)]; c.Pool > 0 {
-		c.Pool += 2 * c.Lockers * ((c.Keep + 1) / 2) // what is shared does not come back when a pool is empty
+		c.Pool += 2 * c.Lockers * ((c.Keep + 1) / 2) // an empty pool does not get shared connections back
 	}
 	if c.Pool > 0 && c.Keep > 0 {
-		c.Pool += c.Keys * c.Lockers // each key that is waited for listens on one
+		c.Pool += c.Keys * c.Lockers // each key with waiters listens on a connection
 	}
 	if c.Kind.AnyClock && r.IntN(2) == 0 {
 		c.Skew = time.Duration(r.IntN(100)) * time.Second
@@ -96,12 +97,12 @@ func Draw(seed uint64) Config {
 	return c.fitting()
 }
 
-// fitting is c without what its lock and its servers can't have.
+// fitting returns c without settings that do not suit its lock or its servers.
 func (c Config) fitting() Config {
 	if !c.Kind.AnyClock {
 		c.Skew = 0
 	}
-	c.Elects = c.Elects || c.Kind.Replicated // which is there for that
+	c.Elects = c.Elects || c.Kind.Replicated // a replicated lock is for elections
 	milliseconds := since("2.6")
 	for _, v := range c.At {
 		c.Millis = c.Millis && slices.Contains(milliseconds, v)
@@ -115,19 +116,19 @@ func (c Config) String() string {
 		!c.Options.NoRenew, c.Keep, c.Options.Timeout, c.Options.Prefix, c.Options.Hold, c.Millis, c.Skew, c.Elects)
 }
 
-// A Report is what came of a run, or of many.
+// A Report is the result of one run or of many.
 type Report struct {
 	Runs     int
-	Sections int            // locks that were held
-	Counts   map[string]int // of each kind of event: "message arrives", "Extend: lost", …
-	Broken   []string       // what is wrong, the first thing first
-	Excused  int            // what would be, had no server forgotten its keys
-	Faults   []string       // in the order in which they happened; of one run
-	Lines    []string       // the trace, if it was asked for; of one run
+	Sections int            // the number of held locks
+	Counts   map[string]int // of each kind of event: "message: arrives", "Extend: ErrLost", …
+	Broken   []string       // the violations in their order
+	Excused  int            // the number of violations that a server's loss of keys may explain
+	Faults   []string       // in their order; of one run
+	Lines    []string       // the trace with Config.Trace; of one run
 	Virtual  time.Duration
 }
 
-// Add sums up.
+// Add adds o to r.
 func (r *Report) Add(o Report) {
 	if r.Counts == nil {
 		r.Counts = map[string]int{}
@@ -139,7 +140,7 @@ func (r *Report) Add(o Report) {
 	r.Broken = append(r.Broken, o.Broken...)
 }
 
-// Table is the share of each kind of event, so that a run in which nothing happened is seen.
+// Table formats the number and the share of each kind of event. It shows a run without events.
 func (r Report) Table() string {
 	sums := map[string]int{}
 	for name, n := range r.Counts {
@@ -156,7 +157,7 @@ func (r Report) Table() string {
 	return b.String()
 }
 
-// world is one run under way.
+// A world is one run under way.
 type world struct {
 	Config
 	t       *testing.T
@@ -164,14 +165,14 @@ type world struct {
 	servers []*server
 	all     []*process
 	judge   *judge
-	mailbox []given        // locks that were detached, for any process to adopt
+	mailbox []given        // detached locks, for any process to adopt
 	old     []given        // handles of locks that are over
 	calm    bool           // no more faults
-	under   sync.WaitGroup // messages that are still on their way
-	mu      sync.Mutex     // of all fields of processes and servers that change
+	under   sync.WaitGroup // late messages
+	mu      sync.Mutex     // guards the changing fields of processes and servers
 }
 
-// A server is a Redis, and what happens to it.
+// A server is a Redis server and its faults.
 type server struct {
 	*oldredis.Server
 	epoch   atomic.Uint64
@@ -229,8 +230,8 @@ func run(t *testing.T, c Config) Report {
 	return w.judge.report()
 }
 
-// finale ends the faults, and looks at what is left: every key can be had by everybody again, and
-// then there are no keys, no connections and (synctest sees to that) no goroutines.
+// finale ends the faults. Then every Locker must get every key, and after that no key, connection and
+// goroutine may be left. (synctest finds the goroutines.)
 func (w *world) finale() {
 	w.set(func() {
 		w.calm = true
@@ -239,7 +240,7 @@ func (w *world) finale() {
 		}
 	})
 	w.under.Wait()
-	time.Sleep(patience) // what is slow is answered, what was swallowed is given up
+	time.Sleep(patience) // until slow replies have come, and senders have given up swallowed messages
 	for _, p := range w.all {
 		for i := range p.lockers {
 			for _, key := range w.keys() {
@@ -273,10 +274,10 @@ func (w *world) finale() {
 	w.judge.leftovers()
 }
 
-// onServer is what stands on the servers for a name that is locked.
+// onServer returns the key on the servers for the name of a lock.
 func (w *world) onServer(key string) string { return w.Options.Prefix + key }
 
-// keys are the names that are locked.
+// keys returns the names of the run's locks.
 func (w *world) keys() []string {
 	keys := make([]string, w.Keys)
 	for i := range keys {
@@ -285,5 +286,5 @@ func (w *world) keys() []string {
 	return keys
 }
 
-// shortest and longest are the ttls in use.
+// shortest and longest bound the ttls of a run.
 const shortest, longest = time.Second, 8 * time.Second

@@ -15,20 +15,20 @@ import (
 )
 
 var (
-	forSo = flag.Duration("for", 0, "simulate for so long, not a fixed number of seeds")
+	forSo = flag.Duration("for", 0, "simulate for this long, not a fixed number of seeds")
 	seed  = flag.Uint64("seed", 1, "the first seed")
-	step  = flag.Uint64("step", 1, "the next ones are so far apart: several processes share the work")
+	step  = flag.Uint64("step", 1, "the distance between two seeds, for several processes that share the work")
 	first = flag.Bool("first", false, "end with the first seed that fails, and do not shrink it")
-	only  = flag.Bool("only", false, "that seed alone, told line by line")
-	runs  = flag.Uint64("runs", fixed, "how many seeds to try, without -for")
-	many  = flag.Int("sections", 12, "that each goroutine of a run tries to have")
-	lock  = flag.String("lock", "", "this lock alone, as Kinds has it")
+	only  = flag.Bool("only", false, "run only the first seed, and print its trace")
+	runs  = flag.Uint64("runs", fixed, "the number of seeds, without -for")
+	many  = flag.Int("sections", 12, "the critical sections that each goroutine tries")
+	lock  = flag.String("lock", "", "only this lock, by its name in Kinds")
 )
 
-// fixed is how many seeds every test run tries.
+// fixed is the number of seeds of every test run.
 const fixed = 250
 
-// TestSimulation runs seed after seed. What breaks is shrunk, and told.
+// TestSimulation runs seed after seed, and reports each broken promise with the shortest run that breaks it.
 func TestSimulation(t *testing.T) {
 	var all Report
 	began := time.Now()
@@ -58,7 +58,7 @@ func TestSimulation(t *testing.T) {
 		case len(r.Broken) > 0 && *first:
 			t.Fatalf("%v\n\t%s\nrun %d, section %d", c, r.Broken[0], all.Runs, all.Sections)
 		case len(r.Broken) > 0:
-			tell(t, c, r)
+			reportBroken(t, c, r)
 		}
 	}
 	t.Logf("%v:\n%s", time.Since(began).Round(time.Second), all.Table())
@@ -67,14 +67,12 @@ func TestSimulation(t *testing.T) {
 	}
 	if *forSo > 0 || !*only && *lock == "" && !t.Failed() {
 		happened(t, all)
-		if !*first { // what looks for mutants has methods of theirs
-			called(t, all)
-		}
+		called(t, all)
 	}
 }
 
-// tell says what was broken, by the shortest run that breaks it.
-func tell(t *testing.T, c Config, r Report) {
+// reportBroken reports a broken promise with the trace of the shortest run that breaks it.
+func reportBroken(t *testing.T, c Config, r Report) {
 	t.Errorf("%v\n\t%s", c, r.Broken[0])
 	short, r := Shrink(t, c, 200)
 	if len(r.Broken) == 0 {
@@ -91,8 +89,7 @@ func tell(t *testing.T, c Config, r Report) {
 	t.Errorf("shrunk to %v, faults %v:\n%s", short, r.Faults, strings.Join(last, "\n"))
 }
 
-// happened checks that everything did that is to be survived: a run in which nothing goes wrong
-// proves nothing.
+// happened requires every fault and every result at least once: runs without faults prove nothing.
 func happened(t *testing.T, r Report) {
 	t.Helper()
 	var must []string
@@ -108,7 +105,7 @@ func happened(t *testing.T, r Report) {
 		"Release: ErrUnknown", "ReleaseHandle: nil", "ReleaseHandle: ErrLost", "ReleaseToken: nil", "ReleaseToken: ErrLost", "Inspect: nil",
 		"Downgrade: nil", "Close: nil",
 		"event: extended", "event: failed", "event: lost", "event: repaired")
-	if *forSo > 0 { // the fixed seeds have it once or twice, or, by the order of goroutines, never
+	if *forSo > 0 { // depending on the order of goroutines, the fixed seeds may never have it
 		must = append(must, "Downgrade: ErrLost")
 	}
 	for _, what := range must {
@@ -118,8 +115,7 @@ func happened(t *testing.T, r Report) {
 	}
 }
 
-// called checks that nothing of the API is left out: each method of Locker and Lock was called, each of the Options was
-// set, each Kind had its turn.
+// called requires the runs to call each method of Locker and Lock, to set each of the Options, and to use each Kind.
 func called(t *testing.T, r Report) {
 	t.Helper()
 	counted := func(what string) bool {
@@ -133,33 +129,33 @@ func called(t *testing.T, r Report) {
 	for _, of := range []reflect.Type{reflect.TypeFor[*compat.Locker](), reflect.TypeFor[*compat.Lock]()} {
 		for i := range of.NumMethod() {
 			if name := of.Method(i).Name; !counted(name + ": ") {
-				t.Errorf("nobody has called %v.%s", of, name)
+				t.Errorf("no run has called %v.%s", of, name)
 			}
 		}
 	}
 	options := reflect.TypeFor[compat.Options]()
 	for i := range options.NumField() {
 		if name := options.Field(i).Name; r.Counts["option: "+name] == 0 {
-			t.Errorf("nobody has set Options.%s", name)
+			t.Errorf("no run has set Options.%s", name)
 		}
 	}
 	for _, k := range Kinds() {
 		if r.Counts["lock: "+k.Name] == 0 {
-			t.Errorf("nobody has taken %s", k.Name)
+			t.Errorf("no run has taken %s", k.Name)
 		}
 	}
 }
 
-// A seed is one run: twice the same, word by word, but for what is random. The runtime is free in
-// the order in which it runs goroutines that wake at the same moment; where that matters to what
-// follows, two runs part: connections are dialled, and a server is checked, beside the step that asked for it.
+// Two runs of a seed have the same trace, but for random values. The runtime may run goroutines that wake at
+// the same moment in any order. Where that order matters, two runs differ: dials and checks of a server run
+// beside the step that started them.
 func TestLongDeterministic(t *testing.T) {
 	realredis.Long(t)
 	if realredis.UnderRace() {
 		t.Skip("the race detector changes the order of goroutines on purpose")
 	}
 	const runs = 40
-	parted := 0
+	differ := 0
 	for s := range uint64(runs) {
 		c := Draw(s + 1000)
 		c.Trace = true
@@ -167,20 +163,20 @@ func TestLongDeterministic(t *testing.T) {
 		for i := range min(len(first), len(again)) {
 			if first[i] != again[i] {
 				t.Logf("%v\n\tline %d of %d, %d:\n\t%s\n\t%s", c, i, len(first), len(again), first[i], again[i])
-				parted++
+				differ++
 				break
 			}
 		}
 	}
-	t.Logf("figure: %d of %d runs were not the same twice, %d at most", parted, runs, runs/4)
-	if parted > runs/4 {
-		t.Errorf("%d of %d runs were not the same twice", parted, runs)
+	t.Logf("figure: %d of %d runs were not the same twice, %d at most", differ, runs, runs/4)
+	if differ > runs/4 {
+		t.Errorf("%d of %d runs were not the same twice", differ, runs)
 	}
 }
 
 var random = regexp.MustCompile(`[0-9a-f]{32}|\d{10}\.\d{15}`)
 
-// numbered replaces what is random by its number of appearance.
+// numbered replaces random values by the numbers of their first appearance.
 func numbered(lines []string) []string {
 	seen := map[string]string{}
 	out := make([]string, len(lines))

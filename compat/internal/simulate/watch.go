@@ -8,11 +8,11 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/history"
 )
 
-// idle is for how long a key may be free while somebody waits for it: a poll, a step that is slow to
-// answer, a connection to be had of a pool that others use.
+// idle is the longest time for a key to be free while a client waits for it: a poll, a slow step, and a
+// wait for a pool's connection.
 const idle = 8 * time.Second
 
-// lockWaits is Lock, and the judge knows that somebody waits for the key.
+// lockWaits calls Lock, and registers the wait with the judge.
 func (x *worker) lockWaits(ctx context.Context, c client, key string, ttl time.Duration) (*compat.Lock, error) {
 	j := x.p.w.judge
 	call := j.call(x, c, "Lock", key, ctx, ttl)
@@ -27,8 +27,8 @@ func (x *worker) lockWaits(ctx context.Context, c client, key string, ttl time.D
 	return l, err
 }
 
-// watch looks at the keys each second, so that what happens while nobody sends anything is seen,
-// until stop is closed: that nobody waits for what is free, above all.
+// watch looks at the keys and the waiters each second, until stop is closed. Without watch, the judge
+// would miss a violation while no client sends a command.
 func (j *judge) watch(stop <-chan struct{}) {
 	t := time.NewTicker(time.Second)
 	defer t.Stop()
@@ -46,9 +46,9 @@ func (j *judge) watch(stop <-chan struct{}) {
 	}
 }
 
-// stalled looks for calls of Lock that wait although nothing is on their key, and no fault that
-// anybody was told of explains it. Locks of times leave theirs behind: what is free can't be told
-// from the key alone.
+// stalled finds calls of Lock that wait for a free key, unless a recent fault explains the wait. A lock
+// of timestamps leaves an expired one on a free key, so stalled judges only locks whose free keys are
+// gone.
 func (j *judge) stalled() {
 	if !j.w.Kind.Owned || !j.w.Kind.AnyClock {
 		return
@@ -57,7 +57,7 @@ func (j *judge) stalled() {
 		s := j.keys[k.key]
 		j.w.mu.Lock()
 		since := s.existed
-		for _, p := range j.w.all { // whose turn it is may be elsewhere, at one that a fault keeps
+		for _, p := range j.w.all { // the turn may be with a process that a fault holds up
 			since = later(since, p.faulted)
 		}
 		gone := k.c.p.crashed || k.c.p.ending || k.c.life != k.c.p.lives
@@ -70,10 +70,11 @@ func (j *judge) stalled() {
 	}
 }
 
-// overdue is by how much a lock's context may outlive its lease, while an Observer blocks.
+// overdue is the longest time for a lock's context to outlive its lease, while an Observer blocks.
 const overdue = time.Second
 
-// working tells the history whose contexts go on. That a wall clock was set is found at the next look, within a second.
+// working tells the history about the contexts that go on. After a jump of its wall clock, a process has a second to
+// notice, and so working skips the locks of such a process for 2 s.
 func (j *judge) working() {
 	for h := range j.held {
 		j.w.mu.Lock()

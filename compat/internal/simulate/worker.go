@@ -14,17 +14,17 @@ import (
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 )
 
-// A worker is one goroutine of a program: it takes locks, works under them, and does with them
-// what the documentation allows, in any order.
+// A worker is one goroutine of a program: it takes locks, works under them, and calls the methods of
+// a Lock in any order that the documentation allows.
 type worker struct {
 	*rand.Rand
-	p    *process
-	i    int // of its Locker
-	name string
-	asks int // how often it has waited for a lock by itself
+	p     *process
+	i     int // the index of its Locker
+	name  string
+	waits int // the calls of waitItself
 }
 
-// given is a lock that was detached, for anybody to adopt.
+// A given lock is a detached lock, or a handle that a program has passed on.
 type given struct {
 	handle compat.Handle
 	key    string // without prefix
@@ -42,10 +42,10 @@ func (x *worker) work() {
 	}
 }
 
-// rest lets up to d pass.
+// rest waits for up to d.
 func (x *worker) rest(d time.Duration) { time.Sleep(time.Duration(x.Int64N(int64(d)))) }
 
-// ttl is of any length, and of any part of a second where the lock can keep that.
+// ttl draws a ttl between shortest and longest, half of them in whole seconds.
 func (x *worker) ttl() time.Duration {
 	d := shortest + time.Duration(x.Int64N(int64(longest-shortest)))
 	if x.IntN(2) == 0 {
@@ -54,12 +54,12 @@ func (x *worker) ttl() time.Duration {
 	return d
 }
 
-// patience is a caller's context: it has a deadline, or is cancelled at any moment.
+// patience returns a caller's context: it has a deadline, or is cancelled at a random moment.
 func (x *worker) patience() (context.Context, context.CancelFunc) {
 	d := time.Duration(x.Int64N(int64(10 * time.Second)))
 	switch x.IntN(6) {
 	case 0:
-		d = time.Duration(x.Int64N(int64(20 * time.Millisecond))) // in the middle of something
+		d = time.Duration(x.Int64N(int64(20 * time.Millisecond))) // within the first step
 	case 1:
 		ctx, cancel := context.WithCancel(context.Background())
 		t := time.AfterFunc(d, cancel)
@@ -68,7 +68,7 @@ func (x *worker) patience() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), d)
 }
 
-// section is one critical section, if the lock is to be had.
+// section runs one critical section, if it gets the lock.
 func (x *worker) section() {
 	w := x.p.w
 	c, ok := x.p.client(x.i, x.IntN(3) > 0)
@@ -102,7 +102,7 @@ func (x *worker) section() {
 		call.endDo(err, h)
 		return
 	case 4:
-		l, err = x.waits(ctx, c, key, ttl)
+		l, err = x.waitItself(ctx, c, key, ttl)
 	case 3:
 		if g, ok := w.take(); ok && g.half == c.half {
 			key = g.key
@@ -127,11 +127,11 @@ func (x *worker) section() {
 	x.inside(c, l, key, ttl)
 }
 
-// waits is what a program does that waits by itself: it asks, and looks, in a context that says whose these are.
-func (x *worker) waits(ctx context.Context, c client, key string, ttl time.Duration) (*compat.Lock, error) {
+// waitItself waits for the key without Lock: it calls TryLock and Inspect, under the ticket of WaitingAs.
+func (x *worker) waitItself(ctx context.Context, c client, key string, ttl time.Duration) (*compat.Lock, error) {
 	j := x.p.w.judge
-	x.asks++
-	ctx = c.WaitingAs(ctx, fmt.Sprintf("%s-%d", x.name, x.asks))
+	x.waits++
+	ctx = c.WaitingAs(ctx, fmt.Sprintf("%s-%d", x.name, x.waits))
 	j.count("WaitingAs: a wait")
 	for {
 		call := j.call(x, c, "TryLock", key, ctx, ttl)
@@ -148,7 +148,7 @@ func (x *worker) waits(ctx context.Context, c client, key string, ttl time.Durat
 	}
 }
 
-// take takes what was detached last.
+// take takes the lock that was detached last.
 func (w *world) take() (g given, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -159,7 +159,7 @@ func (w *world) take() (g given, ok bool) {
 	return g, ok
 }
 
-// A tenure is a worker with a lock that it holds.
+// A tenure is a worker with a held lock.
 type tenure struct {
 	*worker
 	w     *world
@@ -167,28 +167,27 @@ type tenure struct {
 	l     *compat.Lock
 	h     *holding
 	key   string
-	ttl   time.Duration   // of what is done next
-	shown []compat.Handle // to be released by somebody, when the lock is over
-	over  bool            // the lock is not its holder's any more
+	ttl   time.Duration   // of the next action
+	shown []compat.Handle // handles for a late release, when the lock is over
+	over  bool            // the holder has given the lock up
 
-	beside sync.WaitGroup // what goes on meanwhile
+	beside sync.WaitGroup // extensions in other goroutines
 }
 
-// inside is what is done with a lock that is held.
+// inside draws actions on a held lock, and releases the lock.
 func (x *worker) inside(c client, l *compat.Lock, key string, ttl time.Duration) {
 	w := x.p.w
 	t := &tenure{worker: x, w: w, c: c, l: l, h: w.judge.holds(x, c, l, key, nil), key: key}
 	defer t.beside.Wait()
 	if !w.Options.NoRenew && w.Keys > 2 && x.IntN(2) == 0 {
-		// There are enough for everybody.
-		x.several(c, key, ttl)
+		x.several(c, key, ttl) // with more than two keys, others still find a free one
 	}
 	for range x.IntN(4) {
 		x.rest(800 * time.Millisecond)
 		ctx, cancel := x.patience()
 		defer cancel()
 		t.ttl = x.ttl()
-		if deeds[x.IntN(len(deeds))](t, ctx); t.over {
+		if actions[x.IntN(len(actions))](t, ctx); t.over {
 			return
 		}
 	}
@@ -197,19 +196,19 @@ func (x *worker) inside(c client, l *compat.Lock, key string, ttl time.Duration)
 	w.show(t.shown, key, t.c.half)
 }
 
-// deeds are what is done, one as often as another.
-var deeds = [...]func(t *tenure, ctx context.Context){
+// actions has the actions on a held lock, each entry as likely as another.
+var actions = [...]func(t *tenure, ctx context.Context){
 	(*tenure).extends, (*tenure).extends, (*tenure).extends, (*tenure).handsOff, (*tenure).detaches,
 	func(t *tenure, _ context.Context) { t.w.judge.reads(t.h) },
 	(*tenure).inspects, (*tenure).shows, (*tenure).mistakes, (*tenure).downgrades,
 }
 
-// begins is a call of a method of the lock.
+// begins registers a call of a method of the lock.
 func (t *tenure) begins(ctx context.Context, name string) *call {
 	return t.w.judge.on(t.worker, t.c, name, t.h, ctx, t.ttl)
 }
 
-// becomes says that the lock is over, and another has come of it.
+// becomes replaces the lock by its successor.
 func (t *tenure) becomes(c client, l *compat.Lock, from *holding) {
 	h := t.w.judge.holds(t.worker, c, l, t.key, from)
 	t.w.show(t.shown, t.key, t.c.half)
@@ -219,14 +218,14 @@ func (t *tenure) becomes(c client, l *compat.Lock, from *holding) {
 func (t *tenure) extends(ctx context.Context) {
 	on := longest/2 + time.Duration(t.Int64N(int64(longest/2)))
 	if t.IntN(2) == 0 {
-		t.ttl = shortest // most often to less than there is
+		t.ttl = shortest // most often less than the rest of the lease
 	}
-	c, l, h, ttl := t.c, t.l, t.h, t.ttl // which are not what it has later
+	c, l, h, ttl := t.c, t.l, t.h, t.ttl // t may have another lock when the goroutine runs
 	extend := func() {
 		call := t.w.judge.on(t.worker, c, "Extend", h, ctx, ttl)
 		err := l.Extend(ctx, ttl)
 		if call.end(err); errors.Is(err, compat.ErrUnknown) || errors.Is(err, compat.ErrTimeout) {
-			time.Sleep(on) // and works on, under what it may believe
+			time.Sleep(on) // the holder works on, under its belief
 		}
 	}
 	if t.IntN(3) == 0 {
@@ -265,20 +264,20 @@ func (t *tenure) inspects(ctx context.Context) {
 	call.end(err)
 }
 
-// shows gives its handle away.
+// shows passes the handle on: for a later release by another client, or for a release now.
 func (t *tenure) shows(ctx context.Context) {
 	if handle := t.l.Handle(); t.IntN(3) > 0 {
 		t.shown = append(t.shown, handle)
 	} else if other, ok := t.w.all[t.IntN(len(t.w.all))].client(0, t.c.shared); ok && other.half == t.c.half {
-		t.w.judge.gives(t.h) // whoever gives its handle to be released relies on it no more
+		t.w.judge.gives(t.h) // the other client releases the lock
 		t.releases(ctx, other, given{handle, t.key, t.c.half})
 	}
 }
 
 func (t *tenure) mistakes(ctx context.Context) {
 	if t.IntN(2) == 0 {
-		t.rest(2 * longest) // it forgets the time
-	} else if old, ok := t.w.stale(t.c.half); ok { // somebody is late with what was released long ago
+		t.rest(2 * longest) // the holder overstays its lease
+	} else if old, ok := t.w.stale(t.c.half); ok { // a release comes long after the end of its lock
 		t.releases(ctx, t.c, old)
 	} else {
 		t.ttl = []time.Duration{0, -time.Second, 1, math.MaxInt64}[t.IntN(4)]
@@ -287,7 +286,7 @@ func (t *tenure) mistakes(ctx context.Context) {
 	}
 }
 
-// downgrades has a writer go on as a reader.
+// downgrades turns a writer into a reader.
 func (t *tenure) downgrades(ctx context.Context) {
 	readers, ok := t.p.client(t.i, true)
 	if !ok || t.c.shared || !readers.shared || readers.life != t.c.life {
@@ -301,13 +300,13 @@ func (t *tenure) downgrades(ctx context.Context) {
 	case err == nil:
 		t.becomes(readers, next, t.h)
 	case t.l.Context().Err() != nil:
-		t.over = true // it is neither
+		t.over = true // neither a writer nor a reader
 	default:
 		t.w.judge.over(t.h, false)
 	}
 }
 
-// sent is a handle as it reaches another process.
+// sent returns the handle as another process reads it.
 func sent(h compat.Handle) (there compat.Handle) {
 	text, _ := h.MarshalText()
 	if err := there.UnmarshalText(text); err != nil {
@@ -316,7 +315,7 @@ func sent(h compat.Handle) (there compat.Handle) {
 	return there
 }
 
-// releases releases a lock of which only its handle is known, or what is in it.
+// releases releases a lock by its handle, or by the key and the token in the handle.
 func (x *worker) releases(ctx context.Context, c client, g given) {
 	if x.IntN(3) == 0 {
 		call := x.p.w.judge.call(x, c, "ReleaseToken", g.key, ctx, shortest)
@@ -327,7 +326,7 @@ func (x *worker) releases(ctx context.Context, c client, g given) {
 	call.end(c.ReleaseHandle(ctx, sent(g.handle)))
 }
 
-// several holds others beside a key for a while: they are renewed together.
+// several holds other keys beside one for a while: the engine renews them together.
 func (x *worker) several(c client, but string, ttl time.Duration) {
 	w := x.p.w
 	for _, key := range w.keys() {
@@ -347,7 +346,7 @@ func (x *worker) several(c client, but string, ttl time.Duration) {
 	x.rest(2 * longest)
 }
 
-// release gives a lock up, again where that is of use, or for no reason.
+// release releases a lock, and again after an unknown outcome, or at random.
 func (x *worker) release(c client, l *compat.Lock, h *holding) {
 	ctx, cancel := x.patience()
 	defer cancel()
@@ -363,7 +362,7 @@ func (x *worker) release(c client, l *compat.Lock, h *holding) {
 	}
 }
 
-// show keeps handles of locks that are over: whoever has them may release by them, at any time.
+// show keeps handles of a lock that is over, for stale.
 func (w *world) show(handles []compat.Handle, key string, of half) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -372,7 +371,7 @@ func (w *world) show(handles []compat.Handle, key string, of half) {
 	}
 }
 
-// stale takes the oldest of them that a half's Lockers can release.
+// stale takes the oldest kept handle for the Lockers of a half.
 func (w *world) stale(of half) (g given, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

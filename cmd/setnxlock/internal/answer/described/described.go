@@ -36,10 +36,13 @@ func Read(file string) (map[string]Section, error) {
 	for line := range strings.Lines(string(b)) {
 		line = strings.TrimSpace(line)
 		if m := title.FindStringSubmatch(line); m != nil {
-			now = Section{}
+			now = Section{"schema": {"number", false}}
 			all[m[1]] = now
 		} else if m := row.FindStringSubmatch(line); m != nil && now != nil {
-			kind, optional := strings.CutSuffix(m[2], ", optional")
+			kind, optional := strings.CutSuffix(m[2], "?")
+			if element, array := strings.CutSuffix(kind, "[]"); array {
+				kind = "array of " + element
+			}
 			now[m[1]] = field{kind, optional}
 		}
 	}

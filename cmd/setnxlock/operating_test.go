@@ -33,7 +33,7 @@ func TestOperatingPage(t *testing.T) {
 			commands += runBlock(t, b, address, ".", path)
 		}
 	}
-	if commands < 40 {
+	if commands < 35 {
 		t.Errorf("%d commands on the page", commands)
 	}
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/locks"
-	"github.com/setnxlock/setnxlock/internal/broken"
 	"github.com/setnxlock/setnxlock/internal/must"
 )
 
@@ -33,7 +32,7 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// table is every lock, for docs/algorithms.md, and the published ones that only the explorer has.
+// table is every lock, for docs/algorithms.md.
 func table() string {
 	var b strings.Builder
 	b.WriteString("\n| lock | since | needs | what it is |\n|---|---|---|---|\n")
@@ -46,9 +45,6 @@ func table() string {
 			about += "; the command: " + strings.Replace(l.Instead, "--dialect mlanett-redis-lock", "`--dialect mlanett-redis-lock`", 1)
 		}
 		fmt.Fprintf(&b, "| `%s` [`%s`](../%s) | %s | %s | %s |\n", l.Name, l.Go, l.Page, l.Since, needs(l), about)
-	}
-	for _, l := range broken.Published() {
-		fmt.Fprintf(&b, "| `%s` | – | the explorer | %s |\n", l.Name, l.Says)
 	}
 	b.WriteString("\n")
 	return b.String()

@@ -146,8 +146,7 @@ type repairPlan struct {
 
 // repair plans, asks and does.
 func (a *app) repair(keys []string, f repairFlags) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	ctx := context.Background()
 	if err := a.oneServer(); err != nil {
 		return err
 	}
@@ -176,6 +175,8 @@ func (a *app) repair(keys []string, f repairFlags) error {
 		err = a.confirm("Do this?")
 	}
 	if err == nil && plan.Applied {
+		_, stop := caught(ctx) // what has begun is finished, and told
+		defer stop()
 		err = on(func(c redis.Conn) error { return a.apply(c, plan.Plan, f) })
 	}
 	if err == nil && f.asJSON {
@@ -188,7 +189,7 @@ func (a *app) repair(keys []string, f repairFlags) error {
 func (a *app) plan(ctx context.Context, on func(func(redis.Conn) error) error, keys []string, f repairFlags, plan *repairPlan) error {
 	var seen []verdict.Verdict
 	err := on(func(c redis.Conn) (err error) {
-		seen, plan.Keys, err = a.suspects(ctx, c, keys, f)
+		seen, plan.Keys, err = a.suspects(c, keys, f)
 		return err
 	})
 	if err != nil {
@@ -212,12 +213,9 @@ func (a *app) plan(ctx context.Context, on func(func(redis.Conn) error) error, k
 }
 
 // suspects judges the named keys, or the matching ones with more than ordinary data.
-func (a *app) suspects(ctx context.Context, c redis.Conn, keys []string, f repairFlags) (seen []verdict.Verdict, looked int, err error) {
+func (a *app) suspects(c redis.Conn, keys []string, f repairFlags) (seen []verdict.Verdict, looked int, err error) {
 	server := verdict.Server{}
 	look := func(keys []string) error {
-		if err := ctx.Err(); err != nil {
-			return interruptedBefore()
-		}
 		all, err := server.Read(protocol.NewConn(c), time.Now(), keys...)
 		for _, content := range all {
 			looked++
@@ -375,8 +373,15 @@ func (of repairing) judgeToken(v verdict.Verdict) (action, why string) {
 // acts reports whether r changes anything.
 func acts(r remedy) bool { return r.Action != doLeave }
 
+// caught returns a context that signals for the end cancel, in place of ending us.
+func caught(ctx context.Context) (context.Context, func()) {
+	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+}
+
 // watchFor waits for a lease.
 func (a *app) watchFor(ctx context.Context, plan []remedy, lease time.Duration) error {
+	ctx, done := caught(ctx)
+	defer done()
 	suspects := 0
 	for _, r := range plan {
 		if acts(r) {
@@ -396,7 +401,7 @@ func (a *app) watchFor(ctx context.Context, plan []remedy, lease time.Duration) 
 	case <-t.C:
 		return nil
 	case <-ctx.Done():
-		return interruptedBefore()
+		return exit.Because(exit.Signal+int(syscall.SIGINT), errors.New("interrupted: nothing was changed"), "")
 	}
 }
 
@@ -433,10 +438,6 @@ func (a *app) apply(c redis.Conn, plan []remedy, f repairFlags) error {
 		}
 	}
 	return nil
-}
-
-func interruptedBefore() error {
-	return exit.Because(exit.Signal+int(syscall.SIGINT), errors.New("interrupted: nothing was changed"), "")
 }
 
 // page writes the plan and the evidence for people.

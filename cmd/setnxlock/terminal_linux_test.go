@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/setnxlock/setnxlock/internal/must"
@@ -213,6 +214,47 @@ func TestQuestionsPrecedeEveryChange(t *testing.T) {
 		}
 		if test.args[0] == "survey" && strings.Contains(shown, "resque:lock:a ") != (status == 0) {
 			t.Errorf("%q: %s", test.types, shown)
+		}
+	}
+}
+
+// A signal ends a command that asks, and nothing is changed.
+func TestSignalsAnswerQuestions(t *testing.T) {
+	t.Parallel()
+	address := startServer(t, "2.4")
+	put(t, address, onKey{"job:fence:{job}", "900", 0}, onKey{"resque:lock:a", "1700000000", 0})
+	for _, test := range []struct {
+		asks string
+		args []string
+	}{
+		{"Do this?", []string{"repair", "--lease", "1s", "--dialect", "resque-lock", "resque:lock:a"}},
+		{"Whose are they", []string{"repair", "--lease", "1s", "resque:lock:a"}},
+		{"Go on?", []string{"repair", "--lease", "1s", "--match", "resque:*"}},
+		{"Remove it?", []string{"release", "--force", "resque:lock:a"}},
+		{"Remove the counters?", []string{"fences", "--remove", "job"}},
+	} {
+		for _, sig := range []os.Signal{os.Interrupt, unix.SIGTERM} {
+			cmd, master := startOnTerminal(t, 200, using(address), test.args...)
+			var shown syncBuffer
+			read := make(chan struct{})
+			go func() {
+				defer close(read)
+				io.Copy(&shown, master) //nolint:errcheck // EIO at the end
+			}()
+			until(t, "it asks", func() bool { return strings.Contains(shown.String(), test.asks) })
+			must.Do(t, cmd.Process.Signal(sig))
+			over := time.AfterFunc(patience, func() { cmd.Process.Kill() }) //nolint:errcheck // it is gone
+			cmd.Wait()                                                      //nolint:errcheck // the status is judged below
+			if !over.Stop() || cmd.ProcessState.Success() {
+				t.Errorf("%q, %v: it does not end, %v", test.args, sig, cmd.ProcessState)
+			}
+			<-read
+			master.Close()
+		}
+	}
+	for _, key := range []string{"job:fence:{job}", "resque:lock:a"} {
+		if ask(t, address, "EXISTS", key) != int64(1) {
+			t.Errorf("%q was removed", key)
 		}
 	}
 }

@@ -70,27 +70,30 @@ func holds(token string, v verdict.Verdict) bool {
 	return same(v.Value) || slices.ContainsFunc(v.Holders, func(h compat.Holder) bool { return same(h.Value) })
 }
 
-// successor returns what an extension has put in the place of a token on a key. "" if there is no such value, or more
-// than one. Of a quorum's value it leaves out the parts of others.
+// successor returns what an extension has put in the place of a token. "" if there is no such value, or more than one. Of
+// a value in parts, a quorum's or that of keys in turn, it leaves out the parts of others.
 func (a *app) successor(token string, v verdict.Verdict) string {
 	ours := func(value string) bool {
 		return holds(token, verdict.Verdict{State: compat.State{Value: value}})
 	}
-	if a.algorithm == "redlock" {
-		parts := strings.Split(v.Value, ",")
-		for i, part := range parts {
+	values := []string{v.Value}
+	if a.algorithm != "redlock" {
+		for _, h := range v.Holders {
+			values = append(values, h.Value)
+		}
+		values = slices.DeleteFunc(values, func(v string) bool { return strings.Count(v, ",") != strings.Count(token, ",") })
+	}
+	for i, value := range values {
+		parts := strings.Split(value, ",")
+		for n, part := range parts {
 			if !slices.ContainsFunc(redlock.Values(part), ours) {
-				parts[i] = ""
+				parts[n] = ""
 			}
 		}
-		return strings.Join(parts, ",")
-	}
-	values := []string{v.Value}
-	for _, h := range v.Holders {
-		values = append(values, h.Value)
+		values[i] = strings.Join(parts, ",")
 	}
 	slices.Sort(values)
-	values = slices.DeleteFunc(slices.Compact(values), func(value string) bool { return !ours(value) })
+	values = slices.DeleteFunc(slices.Compact(values), func(v string) bool { return strings.Trim(v, ",") == "" })
 	if len(values) != 1 {
 		return ""
 	}
@@ -102,11 +105,16 @@ func (a *app) byToken(ctx context.Context, t *target, token string, do func(toke
 	err := do(token)
 	for tries := 0; tries < 3 && errors.Is(err, compat.ErrLost); tries++ {
 		all, unseen := t.looks(ctx)
+		if len(all) > 1 { // as of one lock
+			var s compat.State
+			s, unseen = t.locks.Inspect(ctx, t.key)
+			all = []verdict.Verdict{verdict.FromState(s)}
+		}
 		if unseen != nil {
 			break
 		}
 		next := a.successor(token, all[0])
-		if strings.Trim(next, ",") == "" || next == token {
+		if next == "" || next == token {
 			break
 		}
 		token = next

@@ -26,6 +26,8 @@ func TestTokensFromBeforeAnExtension(t *testing.T) {
 		"times":             {servers: "1.2"},
 		"several keys":      {servers: "2.4", keys: []string{"a", "b"}},
 		"several times":     {servers: "1.2", keys: []string{"a", "b"}},
+		"keys in turn":      {servers: "2.0", flags: []string{"--algorithm", "getset:listed"}, keys: []string{"a", "b"}},
+		"tokens in turn":    {servers: "2.6.12", flags: []string{"--algorithm", "set:script"}, keys: []string{"a", "b"}},
 		"readers":           {servers: "7.0", flags: []string{"--algorithm", "rw:read"}, beside: true},
 		"slots":             {servers: "7.0", flags: []string{"--limit", "3"}, beside: true},
 		"a quorum":          {servers: "2.4,7.0,2.6.12", flags: []string{"--algorithm", "redlock"}},

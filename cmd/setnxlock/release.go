@@ -250,7 +250,7 @@ func holderWill(held []verdict.Verdict) string {
 func (a *app) removeShown(ctx context.Context, v *target, one verdict.Verdict) error {
 	for _, value := range values(one) {
 		if err := a.remove(ctx, v, one.Key, one.Lock, value); err != nil {
-			if errors.Is(err, compat.ErrLost) && !errors.As(err, new(*exit.Failure)) { // which has words of its own
+			if errors.Is(err, compat.ErrLost) && failure(err) == nil { // which has words of its own
 				err = exit.Because(statusLost, fmt.Errorf("%q has changed since it was shown: it was not removed", one.Key), "")
 			}
 			return err

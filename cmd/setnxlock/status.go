@@ -9,6 +9,7 @@ import (
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/compat/redlock"
 )
 
 // The exit statuses beside those of package exit. Help texts show statusHelp; docs/command.md has all of them.
@@ -29,8 +30,7 @@ const statusHelp = `  64     Wrong usage.
 
 // explain finds the status and the hint of an error.
 func (a *app) explain(err error) *exit.Failure {
-	var f *exit.Failure
-	if errors.As(err, &f) {
+	if f := failure(err); f != nil {
 		return f
 	}
 	if a.sentinelHere(err) {
@@ -75,6 +75,17 @@ func (a *app) explain(err error) *exit.Failure {
 		return a.broken(a.deploymentName, err)
 	}
 	return exit.Because(statusUnavailable, err, "")
+}
+
+// failure returns the failure in an error. That of one server does not decide what a quorum has.
+func failure(err error) *exit.Failure {
+	var f, part *exit.Failure
+	var q *redlock.Error
+	decided := errors.Is(err, protocol.ErrLost) || errors.Is(err, protocol.ErrHeld) || errors.Is(err, protocol.ErrForeign)
+	if !errors.As(err, &f) || decided && errors.As(err, &q) && errors.As(q, &part) && f == part {
+		return nil
+	}
+	return f
 }
 
 const passwordHint = "give the password: --password-file FILE, SETNXLOCK_PASSWORD, or in the URL of --redis"

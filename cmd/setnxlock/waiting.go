@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/compat/probe"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/sentinel"
@@ -20,8 +19,7 @@ import (
 
 // passes reports a failure that may pass: nothing is wrong with the address, the password or the lock.
 func passes(err error) bool {
-	var f *exit.Failure
-	if errors.As(err, &f) && f.Status != statusUnavailable {
+	if f := failure(err); errors.Is(err, protocol.ErrLost) || f != nil && f.Status != statusUnavailable {
 		return false
 	}
 	var refused redis.Error

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -136,8 +137,20 @@ func (a *app) watch(keys []string, every time.Duration, asJSON bool) error {
 // changed tells news from mere passage of time: two reads of one TTL differ by its rounding.
 func changed(last, s verdict.Verdict) bool {
 	moved := s.Until.Sub(last.Until).Abs()
-	return last.Key == "" || s.Status != last.Status || s.Value != last.Value ||
+	return last.Key == "" || s.Status != last.Status || s.Value != last.Value || !sameHolders(last, s) ||
 		s.Until.IsZero() != last.Until.IsZero() || moved > 1500*time.Millisecond
+}
+
+// sameHolders reports whether two looks at a key showed the same holders, in any order.
+func sameHolders(last, s verdict.Verdict) bool {
+	values := func(v verdict.Verdict) (all []string) {
+		for _, h := range v.Holders {
+			all = append(all, h.Value)
+		}
+		slices.Sort(all)
+		return all
+	}
+	return slices.Equal(values(last), values(s))
 }
 
 // view connects to the deployment of keys, to look at them and to remove from them.
@@ -433,7 +446,7 @@ func (a *app) printChange(last, s verdict.Verdict, name string, asJSON bool) err
 		if !s.Until.IsZero() {
 			line += "  until " + verdict.Moment(s.Until)
 		}
-		if last.Value == s.Value && last.Status == s.Status {
+		if last.Value == s.Value && last.Status == s.Status && sameHolders(last, s) {
 			line += "  (extended)"
 		}
 	}

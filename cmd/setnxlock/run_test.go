@@ -102,6 +102,10 @@ func TestWatchPrintsEachChange(t *testing.T) {
 	next("dead        integer seconds 1200000000")
 	ask(t, address, "DEL", "job")
 	next("free")
+	leave(t, address, "--limit", "3", "job")
+	next("held        1 of 3 slots")
+	leave(t, address, "--limit", "3", "job") // which ends later
+	next("held        2 of 3 slots")
 	s.signal(syscall.SIGTERM)
 	s.want(-1, "") // as the system has it: inspect catches none
 }

@@ -14,9 +14,11 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/screen"
+	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/compat/probe"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/spf13/cobra"
 )
 
@@ -122,7 +124,8 @@ func (a *app) doctor(asJSON bool) error {
 // A quorumDiagnosis holds doctor's results on the servers of a quorum.
 type quorumDiagnosis struct {
 	Safe    bool         `json:"safe"`
-	Need    int          `json:"need"` // how many servers make a majority
+	Need    int          `json:"need"`             // how many servers make a majority
+	Unsafe  []string     `json:"unsafe,omitempty"` // why it is not, although its servers are
 	Servers []*diagnosis `json:"servers"`
 
 	safe int // how many servers are
@@ -152,7 +155,29 @@ func (a *app) diagnoseQuorum(ctx context.Context, p *deployment) *quorumDiagnosi
 		}
 	}
 	q.Safe = q.safe >= q.Need && unsafe == 0
+	if !q.Safe {
+		return q
+	}
+	if err := a.tryQuorum(ctx, p); unfit(err) || errors.Is(err, compat.ErrInvalid) {
+		q.Safe, q.Unsafe = false, []string{sentence(err)}
+	}
 	return q
+}
+
+// tryQuorum takes and releases a scratch lock: that shows a server with two addresses, which has one vote.
+func (a *app) tryQuorum(ctx context.Context, p *deployment) error {
+	key := a.prefix + "setnxlock-doctor-" + protocol.NewToken()
+	b, err := a.lock(ctx, p, []string{key})
+	if err != nil {
+		return err
+	}
+	k := compat.NewLocker(b, a.lockOptions())
+	defer k.Close(ctx)
+	l, err := k.TryLock(ctx, key, 30*time.Second)
+	if err != nil {
+		return err
+	}
+	return l.Release(ctx)
 }
 
 // page writes the diagnoses for people.
@@ -163,6 +188,9 @@ func (q *quorumDiagnosis) page(s screen.Screen, verbose bool) string {
 	}
 	if !q.Safe {
 		verdict = s.Bad("unsafe")
+	}
+	for _, u := range q.Unsafe {
+		page += "UNSAFE  " + u + "\n"
 	}
 	return page + fmt.Sprintf("quorum  %s: on %d of %d servers; %d make a majority\n", verdict, q.safe, len(q.Servers), q.Need)
 }

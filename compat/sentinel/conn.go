@@ -80,9 +80,13 @@ func (c *conn) ask(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", c.m.addr, err)
 		}
 		role = answers.Info(info, "role")
-	case []any:
-		if len(r) > 0 {
-			role, _ = redis.String(r[0], nil)
+	default:
+		all, err := redis.Values(r, nil)
+		if err == nil && len(all) > 0 {
+			role, err = redis.String(all[0], nil)
+		}
+		if err != nil || role == "" { // perhaps another question's answer
+			return fmt.Errorf("%s: ROLE answers %.80q", c.m.addr, fmt.Sprint(r))
 		}
 	}
 	if role != "master" && role != "" {

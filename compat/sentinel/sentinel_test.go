@@ -128,6 +128,12 @@ func TestGetWaitsForAMaster(t *testing.T) {
 		{"it is a replica still, says INFO",
 			func(_ *fakeSentinel, s *fakeServer) { s.answer("INFO", []byte("# Replication\r\nrole:slave\r\n")) },
 			func(_ *fakeSentinel, s *fakeServer) { s.answer("INFO", nil) }},
+		{"it answers another question",
+			func(_ *fakeSentinel, s *fakeServer) { s.answer("ROLE", int64(0)) },
+			func(_ *fakeSentinel, s *fakeServer) { s.answer("ROLE", []any{[]byte("master"), int64(0), []any{}}) }},
+		{"its role is no word",
+			func(_ *fakeSentinel, s *fakeServer) { s.answer("ROLE", []any{int64(1)}) },
+			func(_ *fakeSentinel, s *fakeServer) { s.answer("ROLE", []any{[]byte("master"), int64(0), []any{}}) }},
 		{"it is loading",
 			func(_ *fakeSentinel, s *fakeServer) {
 				s.answer("EXISTS", redis.Error("LOADING Redis is loading the dataset in memory"))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
 )
 
 // look looks at all keys of a target, as at one.
@@ -51,25 +52,35 @@ func statesPage(all []verdict.Verdict) string {
 func together(all []verdict.Verdict) string {
 	first := all[0]
 	free := func(v verdict.Verdict) bool { return v.Status == compat.StatusFree }
-	differs := func(v verdict.Verdict) bool { return v.Value == "" || v.Value != first.Value }
+	same, token := true, "the same token"
 	var held []string
 	for _, v := range all {
 		if !v.Obtainable {
 			held = append(held, fmt.Sprintf("%q", v.Key))
 		}
+		if v.Value != first.Value {
+			same, token = false, "a token of its own"
+		}
 	}
 	switch owner := "one client"; {
 	case !slices.ContainsFunc(all, func(v verdict.Verdict) bool { return !free(v) }):
 		return "all are free"
-	case !slices.ContainsFunc(all, differs):
+	case !slices.ContainsFunc(all, func(v verdict.Verdict) bool { return !sameHolder(first, v) }):
 		if first.Owner != "" {
 			owner = ownerInWords(first.Owner)
 		}
-		return "one lock, with the same token on each key: " + owner + " holds all of them"
+		return "one lock, with " + token + " on each key: " + owner + " holds all of them"
+	case same && first.Value != "":
+		return "the same value on each key, which does not tell whether one client holds all of them"
 	case len(held) == 0:
 		return "no lock of all of them; a run would take them"
 	}
 	return "no lock of all of them" + heldTogether(all) + "; a run of all waits for " + strings.Join(held, ", ")
+}
+
+// sameHolder reports whether two keys show one holder: by our tokens, or by a value that no other client would write.
+func sameHolder(v, other verdict.Verdict) bool {
+	return dialect.SameHolder(v.Value, other.Value) || v.Random() && v.Value == other.Value
 }
 
 // heldTogether names the first of several keys with the same holder.
@@ -77,7 +88,7 @@ func heldTogether(all []verdict.Verdict) string {
 	for i, v := range all {
 		alike := []string{fmt.Sprintf("%q", v.Key)}
 		for _, other := range all[i+1:] {
-			if v.Value != "" && v.Sure == verdict.Certain && other.Value == v.Value {
+			if v.Sure == verdict.Certain && sameHolder(v, other) {
 				alike = append(alike, fmt.Sprintf("%q", other.Key))
 			}
 		}

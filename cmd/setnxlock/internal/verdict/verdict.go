@@ -327,6 +327,14 @@ func (v Verdict) OnlyText(now time.Time) bool {
 	return v.Kind == "" || v.vague && v.Sure == Possible
 }
 
+// Random reports whether no two clients write the value: it is random, and not theirs for several locks.
+func (v Verdict) Random() bool {
+	return slices.Contains([]dialect.Token{
+		dialect.TokenHex, dialect.TokenUUID, dialect.TokenUUIDCount, dialect.TokenBase64, dialect.TokenBase64Pad, dialect.TokenBase64URL,
+		dialect.TokenLetters, dialect.TokenLetters16, dialect.TokenBytes,
+	}, dialect.Token(v.Format))
+}
+
 // Moment writes a time for people, always with its date and zone.
 func Moment(t time.Time) string { return t.Format("2006-01-02 15:04:05 MST") }
 

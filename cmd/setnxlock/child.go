@@ -27,6 +27,13 @@ func (s *signals) endWaiting(cancel context.CancelCauseFunc) (stop func()) {
 	return func() { close(done); <-stopped }
 }
 
+// context returns a context that a signal for the end cancels. COMMAND's status stands.
+func (s *signals) context() (context.Context, func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	stop := s.endWaiting(func(error) { cancel() })
+	return ctx, func() { stop(); cancel() }
+}
+
 // supervise passes signals on until the command has ended, and ends it when the
 // lock is lost. It returns the status as a shell would.
 func (c *child) supervise(signals *signals, lease *lease, grace time.Duration, say func(string, ...any)) (status int, lost bool) {

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
 )
 
@@ -12,9 +10,8 @@ func (a *app) discard(h *held, signals *signals) {
 		a.release(h, signals) //nolint:errcheck // it has said so itself
 		return
 	}
-	ctx, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
-	defer signals.endWaiting(cancel)()
+	ctx, done := signals.context()
+	defer done()
 	until := h.Until()
 	handle, err := h.Detach(ctx)
 	if err == nil {

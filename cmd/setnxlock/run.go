@@ -250,7 +250,7 @@ func (a *app) run(keys []string, command []string, f runFlags) error {
 	}
 	status, lost := child.supervise(signals, &lease{Lock: lock, ttl: f.ttl, last: time.Now(), host: held.at.name()}, f.grace, a.say)
 	if f.detach && status == 0 && !lost {
-		return a.detach(held)
+		return a.detach(held, signals)
 	}
 	if lost { // nothing is sent for it any more
 		return exit.With(statusLost)
@@ -414,9 +414,11 @@ func handle(s string) (compat.Handle, error) {
 	return h, nil
 }
 
-// detach leaves the lock held, for another process to adopt.
-func (a *app) detach(held *held) error {
-	h, err := held.Detach(context.Background())
+// detach leaves the lock held, for another process to adopt. A signal cuts it short.
+func (a *app) detach(held *held, signals *signals) error {
+	ctx, done := signals.context()
+	defer done()
+	h, err := held.Detach(ctx)
 	switch {
 	case errors.Is(err, compat.ErrLost):
 		return a.lostBelow(held, err)
@@ -462,11 +464,8 @@ func tokenText(h compat.Handle) string {
 
 // release releases the lock, and says so if it can't. A signal cuts it short.
 func (a *app) release(h *held, signals *signals) error {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
-	stop := signals.endWaiting(cancel)
-	defer stop()
-
+	ctx, done := signals.context()
+	defer done()
 	err := h.Release(ctx)
 	if err != nil {
 		a.contradict()

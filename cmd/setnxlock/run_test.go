@@ -4,14 +4,17 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/internal/must"
@@ -79,6 +82,41 @@ func TestSignalsEndTheWait(t *testing.T) {
 		if v, _ := redis.String(ask(t, address, "GET", "job"), nil); v != "somebody else's" {
 			t.Errorf("the holder's lock is gone: %q", v)
 		}
+	}
+}
+
+// A signal cuts the last step short, on a server that hangs: COMMAND has ended.
+func TestSignalsEndTheLastStep(t *testing.T) {
+	t.Parallel()
+	for flag, status := range map[string]int{"--quiet": 0, "--hold=1m": 0, "--detach": statusUnavailable} {
+		t.Run(flag, func(t *testing.T) {
+			t.Parallel()
+			address := startServer(t, "2.4")
+			var cut, asked atomic.Bool
+			over := make(chan struct{})
+			defer close(over)
+			at := serve(t, func(c net.Conn) {
+				relay(c, address, func([]byte) {
+					if cut.Load() {
+						asked.Store(true)
+						<-over
+					}
+				})
+			})
+			s := puppets(t, at, flag, "--ttl", "10m")
+			cut.Store(true)
+			fmt.Fprintln(s.in, "exit 0")
+			until(t, "the server is asked", asked.Load)
+			began := time.Now()
+			s.signal(syscall.SIGTERM)
+			s.want(status, ": interrupted")
+			if took := time.Since(began); took > patience/2 { // --timeout is patience
+				t.Errorf("it ended %v after the signal", took)
+			}
+			if strings.Contains(s.errs.String(), "exit status") {
+				t.Errorf("it says of itself: %s", s.errs)
+			}
+		})
 	}
 }
 

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/benbjohnson/clock"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/simulate"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/probe"
 	"github.com/setnxlock/setnxlock/compat/protocol"
@@ -17,71 +19,57 @@ import (
 
 var anHour = time.Date(2020, 1, 2, 3, 4, 5, 123456789, time.UTC)
 
-// Two clients whose clocks are a quarter of an hour apart, on servers old and
-// new: by their own clocks one takes the other's lock at once; by the server's it
-// waits for the end of the lease, and no longer.
+// Two clients have clocks a quarter of an hour apart, on servers old and new. By their own clocks, one takes
+// the other's lock at once; by the server's, it waits for the end of the lease, and no longer.
 func TestClockAgrees(t *testing.T) {
 	const ttl = 10 * time.Second
 	for _, v := range oldredis.Versions() {
-		clk := at(anHour)
-		s := oldredis.MustNew(v, oldredis.Options{Clock: clk})
-		s.Advance(40 * time.Minute)
-		own := [2]skewed{{clk, 0}, {clk, 15 * time.Minute}}
-		var right [2]*probe.Clock
-		for i := range own {
-			c, err := probe.NewClock(t.Context(), compat.Pooled(s), own[i], probe.Options{})
-			if err != nil {
-				t.Fatalf("%s: %v", v, err)
+		synctest.Test(t, func(t *testing.T) {
+			s := oldredis.MustNew(v, oldredis.Options{Clock: clock.New()})
+			t.Cleanup(func() { s.Close() })
+			s.Advance(40 * time.Minute)
+			time.Sleep(123456789) // the seconds of client and server begin at different moments
+			own, right := [2]*simulate.Clock{simulate.NewClock(), simulate.NewClock()}, [2]*probe.Clock{}
+			own[1].Set(15 * time.Minute)
+			for i := range own {
+				right[i] = must.Get(probe.NewClock(t.Context(), compat.Pooled(s), own[i], probe.Options{}))(t)
 			}
-			right[i] = c
-		}
-		apart := right[0].Now().Sub(right[1].Now()).Abs()
-		if apart > right[0].Uncertainty()+right[1].Uncertainty() || right[0].Uncertainty() > 60*time.Millisecond {
-			t.Errorf("%s: %v apart, ± %v and ± %v", v, apart, right[0].Uncertainty(), right[1].Uncertainty())
-		}
+			apart := right[0].Now().Round(0).Sub(right[1].Now().Round(0)).Abs() // by their wall clocks
+			if apart > right[0].Uncertainty()+right[1].Uncertainty() || right[0].Uncertainty() > 60*time.Millisecond {
+				t.Errorf("%s: %v apart, ± %v and ± %v", v, apart, right[0].Uncertainty(), right[1].Uncertainty())
+			}
 
-		lock := func(o compat.Options, key string) (*compat.Lock, error) {
-			margin := getsetlock.Dialect{Margin: 2 * right[0].Uncertainty()}
-			return compat.New(s, getsetlock.Classic{Options: getsetlock.Options{Dialect: margin}}, o).TryLock(t.Context(), key, ttl)
-		}
-		if _, err := lock(compat.Options{Clock: own[0]}, "own"); err != nil {
-			t.Fatalf("%s: %v", v, err)
-		}
-		if _, err := lock(compat.Options{Clock: own[1]}, "own"); err != nil {
-			t.Errorf("%s: by a clock that is ahead: %v, want the lock stolen, or this test shows nothing", v, err)
-		}
-		for i := range right {
-			key := []string{"a", "b"}[i]
-			if _, err := lock(compat.Options{Clock: right[i]}, key); err != nil {
-				t.Fatalf("%s: %v", v, err)
+			lock := func(c clock.Clock, key string) (*compat.Lock, error) {
+				margin := getsetlock.Dialect{Margin: 2 * right[0].Uncertainty()}
+				a := getsetlock.Classic{Options: getsetlock.Options{Dialect: margin}}
+				k := compat.New(s, a, compat.Options{Clock: c, NoRenew: true})
+				t.Cleanup(func() { k.Close(context.Background()) }) //nolint:errcheck // some locks are over
+				return k.TryLock(t.Context(), key, ttl)
 			}
-			clk.now = clk.now.Add(ttl - time.Second)
-			if _, err := lock(compat.Options{Clock: right[1-i]}, key); !errors.Is(err, compat.ErrHeld) {
-				t.Errorf("%s: a second before the end: %v, want ErrHeld", v, err)
+			must.Get(lock(own[0], "own"))(t)
+			if _, err := lock(own[1], "own"); err != nil {
+				t.Errorf("%s: by a clock that is ahead: %v, want the lock stolen, or this test shows nothing", v, err)
 			}
-			clk.now = clk.now.Add(time.Second + 200*time.Millisecond)
-			if l, err := lock(compat.Options{Clock: right[1-i]}, key); err != nil || l.Lease().How != protocol.TakenOver {
-				t.Errorf("%s: after the end: %v", v, err)
+			for i := range right {
+				key := []string{"a", "b"}[i]
+				must.Get(lock(right[i], key))(t)
+				time.Sleep(ttl - time.Second)
+				if _, err := lock(right[1-i], key); !errors.Is(err, compat.ErrHeld) {
+					t.Errorf("%s: a second before the end: %v, want ErrHeld", v, err)
+				}
+				time.Sleep(time.Second + 200*time.Millisecond)
+				if l, err := lock(right[1-i], key); err != nil || l.Lease().How != protocol.TakenOver {
+					t.Errorf("%s: after the end: %v", v, err)
+				}
 			}
-		}
-		s.Close()
+		})
 	}
 }
 
-// A skewed clock runs with another and shows a later time.
-type skewed struct {
-	*sleeper
-	by time.Duration
-}
-
-func (s skewed) Now() time.Time                  { return s.sleeper.Now().Add(s.by) }
-func (s skewed) Since(t time.Time) time.Duration { return s.Now().Sub(t) }
-func (s skewed) Until(t time.Time) time.Duration { return t.Sub(s.Now()) }
-
-// A server's clock that was set, and one that runs away, are followed; what
-// can't be measured leaves the clock as it was, and less certain.
+// A Clock follows the jumps of a server's clock, and gets less certain with time. A measurement that fails leaves the
+// Clock as it was.
 func TestClockMeasure(t *testing.T) {
-	clk := skewed{at(anHour), 0}
+	clk := at(anHour)
 	s := oldredis.MustNew("2.6", oldredis.Options{Clock: clk})
 	defer s.Close()
 	c := must.Get(probe.NewClock(t.Context(), compat.Pooled(s), clk, probe.Options{}))(t)

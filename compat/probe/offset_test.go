@@ -26,6 +26,7 @@ type sleeper struct {
 func at(now time.Time) *sleeper { return &sleeper{clock.NewMock(), now} }
 
 func (s *sleeper) Now() time.Time                  { return s.now }
+func (s *sleeper) Since(t time.Time) time.Duration { return s.now.Sub(t) }
 func (s *sleeper) Until(t time.Time) time.Duration { return t.Sub(s.now) }
 func (s *sleeper) Timer(d time.Duration) *clock.Timer {
 	s.now = s.now.Add(d)

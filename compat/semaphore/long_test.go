@@ -8,24 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/benbjohnson/clock"
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/internal/simulate"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/semaphore"
 	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/internal/realredis"
 )
-
-// An offset clock runs with the machine's and shows another time.
-type offset struct {
-	clock.Clock
-	by time.Duration
-}
-
-func (o offset) Now() time.Time                  { return o.Clock.Now().Add(o.by) }
-func (o offset) Since(t time.Time) time.Duration { return o.Now().Sub(t) }
-func (o offset) Until(t time.Time) time.Duration { return t.Sub(o.Now()) }
 
 // On real servers, at most three of twenty clients are inside although their clocks are up to ten seconds apart and some
 // die inside; afterwards all slots can be had.
@@ -60,7 +50,9 @@ func TestLongClocksApart(t *testing.T) {
 			var all sync.WaitGroup
 			for n := range 20 {
 				all.Go(func() {
-					k := locker(compat.Options{Clock: offset{clock.New(), time.Duration(n-10) * time.Second / 2}, NoRenew: true})
+					clk := simulate.NewClock()
+					clk.Set(time.Duration(n-10) * time.Second / 2)
+					k := locker(compat.Options{Clock: clk, NoRenew: true})
 					for turn := range 10 {
 						l, err := k.Lock(ctx, key, 2*time.Second)
 						if err != nil {

@@ -20,7 +20,7 @@ type Clock struct {
 // outside is a time from outside the bubble: it has a monotonic reading.
 var outside = time.Now()
 
-// NewClock returns a clock with the bubble's time. A test calls it inside the bubble.
+// NewClock returns a clock with the time of the bubble in which a test calls it, or with real time outside a bubble.
 func NewClock() *Clock { return &Clock{Clock: clock.New(), began: time.Now()} }
 
 // Set moves the wall clock ahead, or back if by is negative.

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
@@ -286,20 +285,11 @@ func TestEviction(t *testing.T) {
 	}
 }
 
-func TestReplicaHasNoLock(t *testing.T) {
-	source := poolOf(t, realredis.Start(t, "--replicaof", "127.0.0.1 1"))
-	if _, _, err := probe.New(t.Context(), compat.Pooled(source), compat.Options{}); !errors.Is(err, compat.ErrUnsafeServer) {
-		t.Error(err)
-	}
-}
-
 // An ACL that forbids some of a lock's keys never leads to a weaker lock than the
 // rest of the fleet has; one that forbids a command leads to a lock without it, and that is
 // told.
 func TestACL(t *testing.T) {
 	addr := realredis.Start(t)
-	c := must.Get(redis.Dial("tcp", addr))(t)
-	defer c.Close()
 	for name, test := range map[string]struct {
 		rules  []any
 		choice string
@@ -312,13 +302,7 @@ func TestACL(t *testing.T) {
 		"outside":    {[]any{"~other:*", "+@all"}, "", compat.ErrDenied, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := c.Do("ACL", append([]any{"SETUSER", name, "on", ">secret"}, test.rules...)...); err != nil {
-				t.Skip("no ACLs:", err) // before 6.0
-			}
-			source := &redis.Pool{MaxIdle: 2, Dial: func() (redis.Conn, error) {
-				return redis.Dial("tcp", addr, redis.DialUsername(name), redis.DialPassword("secret"))
-			}}
-			defer source.Close()
+			source := userPool(t, addr, name, test.rules...)
 			_, choice, err := probe.New(t.Context(), compat.Pooled(source), compat.Options{Prefix: "lock:"})
 			if !errors.Is(err, test.err) || choice.Name != test.choice || !strings.Contains(choice.Why, test.why) {
 				t.Errorf("%s, %v: %s", choice.Name, err, choice.Why)

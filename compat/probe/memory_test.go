@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/probe"
@@ -50,14 +49,7 @@ func TestMemory(t *testing.T) {
 		t.Error("what is no JSON was read")
 	}
 
-	c := must.Get(redis.Dial("tcp", s.Addr))(t)
-	must.Get(c.Do("ACL", "SETUSER", "other", "on", ">secret", "~*", "+@all"))(t)
-	c.Close()
-	user := &redis.Pool{Dial: func() (redis.Conn, error) {
-		return redis.Dial("tcp", s.Addr, redis.DialUsername("other"), redis.DialPassword("secret"))
-	}}
-	defer user.Close()
-	ask(&m, compat.Pooled(user), probe.Options{}, false, "for another user")
+	ask(&m, compat.Pooled(userPool(t, s.Addr, "other", "~*", "+@all")), probe.Options{}, false, "for another user")
 	ask(&m, source, probe.Options{}, true, "for the first user")
 	m.Forget(r)
 	ask(&m, source, probe.Options{}, false, "after Forget")

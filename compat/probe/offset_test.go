@@ -1,7 +1,6 @@
 package probe_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -116,57 +115,6 @@ func TestOffsetNoClock(t *testing.T) {
 		t.Error(err)
 	}
 	empty(t, s)
-}
-
-func TestOffsetCancelled(t *testing.T) {
-	clk := at(time.Unix(1577934245, 0))
-	for nth := 1; ; nth++ {
-		s := oldredis.MustNew("2.4", oldredis.Options{Clock: clk})
-		ctx, cancel := context.WithCancel(t.Context())
-		n := 0
-		s.SetTrace(func(int, []string, any) {
-			if n++; n == nth {
-				cancel()
-			}
-		})
-		_, _, err := probe.Offset(ctx, compat.Pooled(s), clk, probe.Options{})
-		cancel()
-		if err != nil && !errors.Is(err, context.Canceled) {
-			t.Errorf("cancelled at command %d: %v", nth, err)
-		}
-		s.SetTrace(nil)
-		empty(t, s)
-		s.Close()
-		if n < nth {
-			break
-		}
-	}
-}
-
-// Wherever the connection breaks once, the offset is found.
-func TestOffsetBrokenOnce(t *testing.T) {
-	for nth := 0; ; nth++ {
-		clk := at(time.Unix(1577934245, 0))
-		s := oldredis.MustNew("1.2", oldredis.Options{Clock: clk})
-		const want = 3300 * time.Millisecond
-		s.Advance(want)
-		n := 0
-		s.SetFault(func(int, int, []string) oldredis.Fault {
-			if n++; n == nth+1 {
-				return oldredis.LoseReply
-			}
-			return oldredis.None
-		})
-		got, off, err := probe.Offset(t.Context(), compat.Pooled(s), clk, probe.Options{})
-		if err != nil || (got-want).Abs() > off || off > 50*time.Millisecond {
-			t.Errorf("broken at command %d: %v ± %v, %v", nth, got, off, err)
-		}
-		empty(t, s)
-		s.Close()
-		if n < nth+1 {
-			break
-		}
-	}
 }
 
 // On one computer both clocks are the same.

@@ -156,95 +156,141 @@ func TestProbeRefused(t *testing.T) {
 	}
 }
 
-// Wherever the connection breaks once, the answers are the same.
-func TestProbeBrokenOnce(t *testing.T) {
-	for _, fault := range []oldredis.Fault{oldredis.LoseRequest, oldredis.LoseReply} {
-		for nth := 0; ; nth++ {
-			s := oldredis.MustNew("2.4", oldredis.Options{})
-			n := 0
-			s.SetFault(func(int, int, []string) oldredis.Fault {
-				if n++; n == nth+1 {
-					return fault
+// A question asks a server of its own.
+type question struct {
+	server func() *oldredis.Server
+	ask    func(context.Context, *oldredis.Server) error
+}
+
+// questions returns a probe and measurements of the clock. Each returns an error for a wrong answer.
+func questions() map[string]question {
+	const ahead = 3300 * time.Millisecond
+	all := map[string]question{"Ask": {
+		func() *oldredis.Server { return oldredis.MustNew("2.4", oldredis.Options{}) },
+		func(ctx context.Context, s *oldredis.Server) error {
+			r, err := probe.Ask(ctx, compat.Pooled(s), probe.Options{})
+			if found := abilities(r); err == nil && found != facts["2.4"] {
+				err = errors.New("found " + found)
+			}
+			return err
+		},
+	}}
+	for _, version := range []string{"1.2", "2.4"} {
+		var clk *sleeper
+		all["Offset on "+version] = question{
+			func() *oldredis.Server {
+				clk = at(time.Unix(1577934245, 0))
+				s := oldredis.MustNew(version, oldredis.Options{Clock: clk})
+				s.Advance(ahead)
+				return s
+			},
+			func(ctx context.Context, s *oldredis.Server) error {
+				got, off, err := probe.Offset(ctx, compat.Pooled(s), clk, probe.Options{})
+				if err == nil && ((got-ahead).Abs() > off || off > 50*time.Millisecond) {
+					err = fmt.Errorf("measured %v ± %v", got, off)
 				}
-				return oldredis.None
-			})
-			r, err := probe.Ask(t.Context(), compat.Pooled(s), probe.Options{})
-			if err != nil || abilities(r) != facts["2.4"] {
-				t.Errorf("broken at command %d: %v, found %s", nth, err, abilities(r))
-			}
-			over := n < nth+1
-			empty(t, s)
-			s.Close()
-			if over {
-				break
-			}
+				return err
+			},
+		}
+	}
+	return all
+}
+
+// atEach asks once for each of the commands that an answer takes. act returns the fault of the n-th command in the
+// run for the nth, and then looks at what is left.
+func (q question) atEach(ctx context.Context, act func(n, nth int) oldredis.Fault, then func(s *oldredis.Server, nth int, err error)) {
+	for nth := 1; ; nth++ {
+		s, n := q.server(), 0
+		s.SetFault(func(int, int, []string) oldredis.Fault {
+			n++
+			return act(n, nth)
+		})
+		err := q.ask(ctx, s)
+		s.SetFault(nil)
+		then(s, nth, err)
+		s.Close()
+		if n < nth {
+			return
 		}
 	}
 }
 
-// Wherever ctx ends, nothing stays behind.
-func TestProbeCancelled(t *testing.T) {
-	for nth := 0; ; nth++ {
-		s := oldredis.MustNew("2.4", oldredis.Options{})
-		ctx, cancel := context.WithCancel(t.Context())
-		n := 0
-		s.SetTrace(func(int, []string, any) {
-			if n++; n == nth {
+// A connection that breaks once, at any command, changes no answer.
+func TestBrokenOnce(t *testing.T) {
+	for _, fault := range []oldredis.Fault{oldredis.LoseRequest, oldredis.LoseReply} {
+		once := func(n, nth int) oldredis.Fault {
+			if n == nth {
+				return fault
+			}
+			return oldredis.None
+		}
+		for name, q := range questions() {
+			q.atEach(t.Context(), once, func(s *oldredis.Server, nth int, err error) {
+				if err != nil {
+					t.Errorf("%s, broken at command %d: %v", name, nth, err)
+				}
+				empty(t, s)
+			})
+		}
+	}
+}
+
+// A context that ends at any command leaves no key behind.
+func TestCancelled(t *testing.T) {
+	for name, q := range questions() {
+		ask := q.ask
+		var cancel context.CancelFunc
+		q.ask = func(ctx context.Context, s *oldredis.Server) error {
+			ctx, cancel = context.WithCancel(ctx)
+			defer cancel()
+			return ask(ctx, s)
+		}
+		end := func(n, nth int) oldredis.Fault {
+			if n == nth {
 				cancel()
 			}
+			return oldredis.None
+		}
+		q.atEach(t.Context(), end, func(s *oldredis.Server, nth int, err error) {
+			if err != nil && !errors.Is(err, context.Canceled) {
+				t.Errorf("%s, cancelled at command %d: %v", name, nth, err)
+			}
+			empty(t, s)
 		})
-		_, err := probe.Ask(ctx, compat.Pooled(s), probe.Options{})
-		over := n < nth
-		if !over && nth > 0 && err != nil && !errors.Is(err, context.Canceled) {
-			t.Errorf("cancelled at command %d: %v", nth, err)
-		}
-		s.SetTrace(nil)
-		empty(t, s)
-		s.Close()
-		cancel()
-		if over {
-			break
-		}
 	}
 }
 
-// Wherever the connection is cut for good, no key is left that nothing ends.
-func TestProbeCutForGood(t *testing.T) {
+// A connection that is cut for good, at any command, leaves no key without a TTL.
+func TestCutForGood(t *testing.T) {
 	quirks := map[string]oldredis.Options{"": {}, "without MULTI": {Refuse: []string{"MULTI"}}, "without MULTI and EVAL": {Refuse: []string{"MULTI", "EVAL", "EVALSHA"}}, "without SETEX": {Forbid: []string{"SETEX"}}}
+	cut := func(n, nth int) oldredis.Fault {
+		switch {
+		case n > nth:
+			return oldredis.LoseRequest
+		case n == nth:
+			return oldredis.LoseReply
+		}
+		return oldredis.None
+	}
 	for _, version := range []string{"1.2", "2.0", "2.4", "7.0"} {
 		for quirk, o := range quirks {
-			for name, ask := range map[string]func(s *oldredis.Server) error{
-				"Probe": func(s *oldredis.Server) error {
-					_, err := probe.Ask(t.Context(), compat.Pooled(s), probe.Options{})
+			for name, ask := range map[string]func(context.Context, *oldredis.Server) error{
+				"Ask": func(ctx context.Context, s *oldredis.Server) error {
+					_, err := probe.Ask(ctx, compat.Pooled(s), probe.Options{})
 					return err
 				},
-				"Offset": func(s *oldredis.Server) error {
+				"Offset": func(ctx context.Context, s *oldredis.Server) error {
 					if quirk == "" && version != "2.0" {
 						return nil // TIME, or one way for all
 					}
-					_, _, err := probe.Offset(t.Context(), compat.Pooled(s), at(time.Unix(1000000000, 0)), probe.Options{})
+					_, _, err := probe.Offset(ctx, compat.Pooled(s), at(time.Unix(1000000000, 0)), probe.Options{})
 					return err
 				},
 			} {
-				for nth := 1; ; nth++ {
-					s := oldredis.MustNew(version, o)
-					n := 0
-					s.SetFault(func(int, int, []string) oldredis.Fault {
-						if n++; n > nth {
-							return oldredis.LoseRequest
-						} else if n == nth {
-							return oldredis.LoseReply
-						}
-						return oldredis.None
-					})
-					err := ask(s)
-					s.SetFault(nil)
+				q := question{func() *oldredis.Server { return oldredis.MustNew(version, o) }, ask}
+				q.atEach(t.Context(), cut, func(s *oldredis.Server, nth int, _ error) {
 					endless(t, s, fmt.Sprintf("%s %s, %s cut after command %d", version, quirk, name, nth))
-					s.Close()
-					if err == nil || n < nth {
-						break
-					}
-				}
+				})
 			}
 		}
 	}
@@ -425,6 +471,14 @@ func TestRealPassword(t *testing.T) {
 	}
 }
 
+// userPool makes a user with these rules of an ACL, and returns the user's pool. A server before 6.0 has no ACLs.
+func userPool(t *testing.T, addr, name string, rules ...any) *redis.Pool {
+	c := must.Get(redis.Dial("tcp", addr))(t)
+	defer c.Close()
+	must.Get(c.Do("ACL", append([]any{"SETUSER", name, "on", ">secret"}, rules...)...))(t)
+	return poolOf(t, addr, redis.DialUsername(name), redis.DialPassword("secret"))
+}
+
 // passworded starts a server and then has it ask for a password.
 func passworded(t *testing.T) string {
 	addr := realredis.Start(t)
@@ -434,9 +488,9 @@ func passworded(t *testing.T) string {
 	return addr
 }
 
-func poolOf(t *testing.T, addr string) *redis.Pool {
+func poolOf(t *testing.T, addr string, o ...redis.DialOption) *redis.Pool {
 	pool := &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) {
-		return redis.DialContext(ctx, "tcp", addr)
+		return redis.DialContext(ctx, "tcp", addr, o...)
 	}, MaxIdle: 1}
 	t.Cleanup(func() { pool.Close() })
 	return pool

@@ -23,16 +23,6 @@ import (
 // refused and what to do.
 func TestRefusals(t *testing.T) {
 	restricted := realredis.Start(t)
-	admin := must.Get(redis.Dial("tcp", restricted))(t)
-	defer admin.Close()
-	as := func(name string, rules ...any) compat.Pool {
-		must.Get(admin.Do("ACL", append([]any{"SETUSER", name, "on", ">secret"}, rules...)...))(t)
-		p := &redis.Pool{Dial: func() (redis.Conn, error) {
-			return redis.Dial("tcp", restricted, redis.DialUsername(name), redis.DialPassword("secret"))
-		}}
-		t.Cleanup(func() { p.Close() })
-		return p
-	}
 	said := map[string]string{}
 	for _, test := range []struct {
 		name string
@@ -41,11 +31,11 @@ func TestRefusals(t *testing.T) {
 		says []string // by TryLock
 		auto []string // by auto: its error, or its warning
 	}{
-		{"NOPERM on a command", as("commandless", "~*", "+@all", "-pexpire"), compat.ErrDenied,
+		{"NOPERM on a command", userPool(t, restricted, "commandless", "~*", "+@all", "-pexpire"), compat.ErrDenied,
 			[]string{"refuses PEXPIRE: NOPERM", "lacks this command", "ACL SETUSER … +pexpire"}, []string{"instead of the better set:lua", "refuses PEXPIRE", "+pexpire"}},
-		{"NOPERM on a key", as("keyless", "~other:*", "+@all"), compat.ErrDenied,
+		{"NOPERM on a key", userPool(t, restricted, "keyless", "~other:*", "+@all"), compat.ErrDenied,
 			[]string{"refuses SET on \"app:k\": NOPERM", "ACL SETUSER … ~app:k*"}, []string{"refuses GET on \"app:setnxlock-probe-\": NOPERM", "does not cover keys that begin with \"app:\"", "~app:*"}},
-		{"NOPERM in a script", as("scriptless", "~*", "+@all", "-incr"), compat.ErrDenied,
+		{"NOPERM in a script", userPool(t, restricted, "scriptless", "~*", "+@all", "-incr"), compat.ErrDenied,
 			[]string{"refuses EVAL", "script", "docs/servers.md"}, []string{"instead of the better set:lua", "script"}},
 		{"a renamed command", poolOf(t, realredis.Start(t, "--rename-command", "EVALSHA", "")), compat.ErrUnsafeServer,
 			[]string{"'EVALSHA'", "since 2.6", "renamed or disabled", "use setlock.Watched, or give the command back its name"}, []string{"set:watch is taken instead of the better set:lua", "renamed or disabled", "EVALSHA"}},

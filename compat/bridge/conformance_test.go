@@ -13,6 +13,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -39,14 +40,8 @@ func crossings(t testing.TB) []crossing {
 	}
 	var list []crossing
 	for _, name := range []string{"redis-py-2.9", "redis-docs", "jedis-lock", "machinery", "PT-redis-lock", "jedis-lock-1.0.1", "ServiceStack-DistributedLock"} {
-		b, err := bridge.Named(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		d, err := getsetlock.Named(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(bridge.Named(name))(t)
+		d := must.Get(getsetlock.Named(name))(t)
 		list = append(list, crossing{
 			name: name,
 			bridge: func(s conformance.Server, fence bool) protocol.Algorithm {
@@ -76,10 +71,7 @@ func crossings(t testing.TB) []crossing {
 			new: newer,
 		}
 	}
-	fleet, err := txlock.Named("redis-in-action")
-	if err != nil {
-		t.Fatal(err)
-	}
+	fleet := must.Get(txlock.Named("redis-in-action"))(t)
 	return append(list,
 		two("redis-py-2.9", getsetlock.Guarded{}),
 		two("redis-in-action", fleet),

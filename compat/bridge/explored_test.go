@@ -14,6 +14,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
 	"github.com/setnxlock/setnxlock/compat/race/racetest"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/internal/realredis"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -207,10 +208,7 @@ func TestBesideClientsInTheField(t *testing.T) {
 		}
 		within.Algorithm = m.old + "+" + m.new
 		t.Run(within.Algorithm, func(t *testing.T) {
-			r, err := race.Explore(context.Background(), within)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(race.Explore(context.Background(), within))(t)
 			if r.Verdict != race.Violated {
 				t.Errorf("%v: then there is no need of a bridge", r)
 			}

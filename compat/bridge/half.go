@@ -42,6 +42,9 @@ func newHalf(f dialect.Format, key string, millis bool) (half, error) {
 	return h, nil
 }
 
+// ends reports whether the name has a time, by which clients know the end of a lease.
+func (h half) ends() bool { return h.Kind.Timed() || h.Kind == dialect.TwoKeys }
+
 // own reports whether our values are ours alone.
 func (h half) own() bool { return !h.Kind.Timed() || h.time.Nonce }
 
@@ -127,13 +130,12 @@ func (h half) judge(found []any, now time.Time) (free, dead bool) {
 	if there == 0 {
 		return true, false
 	}
-	timed := h.Kind.Timed() || h.Kind == dialect.TwoKeys
-	return false, timed && there == len(found) && h.time.Dead(text(found[len(found)-1]), now)
+	return false, h.ends() && there == len(found) && h.time.Dead(text(found[len(found)-1]), now)
 }
 
 // until returns the time found on the name; zero if there is none.
 func (h half) until(found []any) time.Time {
-	if !h.Kind.Timed() && h.Kind != dialect.TwoKeys {
+	if !h.ends() {
 		return time.Time{}
 	}
 	until, _ := h.time.Parse(text(found[len(found)-1]))
@@ -154,12 +156,8 @@ func (h half) state(c *protocol.Conn, found []any, ttl any, now time.Time) (prot
 	if free {
 		return s, nil
 	}
-	unit := time.Second
-	if h.millis {
-		unit = time.Millisecond
-	}
 	var err error
-	s.TTL, err = protocol.ReadTTL(ttl, unit)
+	s.TTL, err = protocol.ReadTTL(ttl, unit(h.millis))
 	s.Status, s.Format, s.Until = protocol.StatusHeld, h.Name, h.until(found)
 	switch {
 	case dead:
@@ -168,15 +166,10 @@ func (h half) state(c *protocol.Conn, found []any, ttl any, now time.Time) (prot
 		s.Clock = "clients"
 	case s.TTL != protocol.NoTTL:
 		s.Until, s.Clock = now.Add(s.TTL), "server"
-	case h.Kind.Timed() || h.Kind == dialect.TwoKeys:
+	case h.ends():
 		s.Status = protocol.StatusForeign
 	default:
 		s.Status = protocol.StatusPersistent
 	}
 	return s, err
-}
-
-// repair returns txlock's repair.
-func (h half) repair(now time.Time, s protocol.State, ttl time.Duration) (protocol.Change, error) {
-	return txlock.Classic{Options: txlock.Options{Millis: h.millis}}.Repair(now, s, ttl)
 }

@@ -77,12 +77,16 @@ func (b OneKey) write(l protocol.Lease, now time.Time) protocol.Cmd {
 // setex makes key with a TTL of ttl, rounded up, a second at least where the
 // server counts in seconds.
 func setex(millis bool, key, value string, ttl time.Duration) protocol.Cmd {
-	least := time.Second
-	if millis {
-		least = time.Millisecond
-	}
-	cmd, _ := protocol.SetEx(millis, key, value, max(ttl, least)) // which is never too short
+	cmd, _ := protocol.SetEx(millis, key, value, max(ttl, unit(millis))) // never too short
 	return cmd
+}
+
+// unit returns the unit of TTLs.
+func unit(millis bool) time.Duration {
+	if millis {
+		return time.Millisecond
+	}
+	return time.Second
 }
 
 // Extend moves the end of our lease to now+ttl, on the key and in its TTL. If the key has expired unnoticed since the
@@ -116,11 +120,7 @@ func (b OneKey) change(l protocol.Lease, cmd protocol.Cmd) protocol.Change {
 // Inspect reads the value and the TTL: one round trip. A time of the dialect ends by the clients'
 // clocks, a token with its TTL.
 func (b OneKey) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error) {
-	unit := time.Second
-	if b.Millis {
-		unit = time.Millisecond
-	}
-	s, err := c.InspectToken(now, key, unit)
+	s, err := c.InspectToken(now, key, unit(b.Millis))
 	until, timed := b.Dialect.Parse(s.Value)
 	if err != nil || !timed || s.Status == protocol.StatusFree {
 		return s, err
@@ -138,8 +138,13 @@ func (b OneKey) Traits() protocol.Traits {
 	return protocol.Traits{
 		Rotates: true,
 		Check:   b.check,
-		Repair:  txlock.Classic{Options: txlock.Options{Millis: b.Millis}}.Repair,
+		Repair:  repair(b.Millis),
 	}
+}
+
+// repair returns txlock's repair of a token without a TTL.
+func repair(millis bool) func(time.Time, protocol.State, time.Duration) (protocol.Change, error) {
+	return txlock.Classic{Options: txlock.Options{Millis: millis}}.Repair
 }
 
 // check returns ErrUnsafeServer if there is no WATCH, or if a key with a TTL does not stand up to SETNX; ErrDrain if

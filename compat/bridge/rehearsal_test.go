@@ -18,6 +18,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/probe"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
@@ -197,25 +198,16 @@ func TestRehearsal(t *testing.T) {
 	} {
 		t.Run(r.from, func(t *testing.T) {
 			t.Parallel()
-			p, err := bridge.NewPlan(r.from, r.to)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := must.Get(bridge.NewPlan(r.from, r.to))(t)
 			rehearse(t, compat.Pooled(conformance.Dial(t, realredis.Start(t))), p)
 		})
 	}
 	for _, from := range []string{"redis-py-2.9", "jedis-lock"} {
 		t.Run(from+" on 2.4", func(t *testing.T) {
 			t.Parallel()
-			p, err := bridge.NewPlan(from, "tx")
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := must.Get(bridge.NewPlan(from, "tx"))(t)
 			synctest.Test(t, func(t *testing.T) {
-				s, err := oldredis.New("2.4", oldredis.Options{Clock: clock.New()})
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := must.Get(oldredis.New("2.4", oldredis.Options{Clock: clock.New()}))(t)
 				defer s.Close()
 				f := rehearse(t, compat.Pooled(s), p)
 				// A lease; a second and another for dialects of whole ones; and the waiters' looks.
@@ -230,18 +222,13 @@ func TestRehearsal(t *testing.T) {
 // Without the bridge the lock of an old client that died is nobody's for ever:
 // the plan's own reason.
 func TestSkippedStage(t *testing.T) {
-	p, err := bridge.NewPlan("redis-py-2.9", "set")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(bridge.NewPlan("redis-py-2.9", "set"))(t)
 	if !strings.Contains(p.Stages[1].Why, "never recovers") {
 		t.Fatalf("the plan gives another reason: %s", p.Stages[1].Why)
 	}
 	s := oldredis.Run(t, "7.0")
 	old := compat.New(s, lockOf(t, compat.Pooled(s), p.Stages[0]), compat.Options{NoRenew: true})
-	if _, err := old.TryLock(t.Context(), "report", time.Second); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(old.TryLock(t.Context(), "report", time.Second))(t)
 	c := protocol.NewConn(s.Dial())
 	defer c.Close()
 	later := time.Now().Add(24 * time.Hour)

@@ -50,10 +50,7 @@ type TwoNames struct {
 
 // Acquire makes one attempt to hold both names until now+ttl.
 func (b TwoNames) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
-	both, err := b.halves(key)
-	if err == nil && ttl < time.Second {
-		err = fmt.Errorf("%w: a ttl of %v is shorter than the second that this lock counts in", protocol.ErrInvalid, ttl)
-	}
+	both, err := b.halvesFor(key, ttl)
 	if err != nil {
 		return protocol.Lease{Key: key}, err
 	}
@@ -103,10 +100,7 @@ func (b TwoNames) drawn(both [2]half, l protocol.Lease, cmds []protocol.Cmd) []p
 
 // Extend moves the end of our lease to now+ttl, if both halves are still ours.
 func (b TwoNames) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
-	if ttl < time.Second {
-		return l, protocol.Change{}, fmt.Errorf("%w: a ttl of %v is shorter than the second that this lock counts in", protocol.ErrInvalid, ttl)
-	}
-	both, err := b.halves(l.Key)
+	both, err := b.halvesFor(l.Key, ttl)
 	if err != nil {
 		return l, protocol.Change{}, err
 	}
@@ -247,13 +241,13 @@ func (b TwoNames) repair(now time.Time, s protocol.State, ttl time.Duration) (pr
 	var changes []protocol.Change
 	err = protocol.ErrHeld // there is nothing to repair
 	for _, h := range both {
-		if h.Kind.Timed() || h.Kind == dialect.TwoKeys {
+		if h.ends() {
 			continue
 		}
 		one := s
 		one.Key = h.keys[0]
 		var ch protocol.Change
-		if ch, err = h.repair(now, one, ttl); err != nil {
+		if ch, err = repair(h.millis)(now, one, ttl); err != nil {
 			return ch, err
 		}
 		changes = append(changes, ch)
@@ -290,6 +284,14 @@ func (b TwoNames) halves(key string) (both [2]half, err error) {
 		return both, fmt.Errorf("%w: both fleets call it %q: that is one name, and OneKey's", protocol.ErrInvalid, both[1].keys[0])
 	}
 	return both, nil
+}
+
+// halvesFor returns the two names of key for a lease of ttl.
+func (b TwoNames) halvesFor(key string, ttl time.Duration) ([2]half, error) {
+	if ttl < time.Second {
+		return [2]half{}, fmt.Errorf("%w: a ttl of %v is shorter than the second that this lock counts in", protocol.ErrInvalid, ttl)
+	}
+	return b.halves(key)
 }
 
 // compareAndSet runs the connection's CompareAndSet for all keys of both names.

@@ -15,6 +15,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 var noon = time.Date(2012, 3, 4, 12, 0, 0, 0, time.UTC) // 1330862400
@@ -49,10 +50,7 @@ DEL a → QUEUED
 EXEC → [1]
 `},
 		{"one key, jedis-lock, with a fence", func() protocol.Algorithm {
-			b, err := bridge.Named("jedis-lock")
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := must.Get(bridge.Named("jedis-lock"))(t)
 			b.Millis, b.Fence = true, true
 			return b
 		}(), `
@@ -134,10 +132,7 @@ EXEC → [1 1]
 // bridge out and is left as it is; an expired time is taken over, and
 // then has a TTL.
 func TestOneKeyMeets(t *testing.T) {
-	b, err := bridge.Named("redis-py-2.9")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(bridge.Named("redis-py-2.9"))(t)
 	for _, c := range []struct {
 		value  string
 		ttl    int // 0: none
@@ -216,10 +211,8 @@ func TestOneKeyAmbiguous(t *testing.T) {
 		b := bridge.OneKey{Options: getsetlock.Options{Dialect: d}}
 		s := oldredis.Run(t, "2.6")
 		sent := s.Record()
-		lock, err := compat.NewOn(compat.Source{Get: compat.Pooled(s).Get, Keep: 2, Prompt: true}, b, compat.Options{NoRenew: true}).TryLock(t.Context(), "k", ttl)
-		if err != nil {
-			t.Fatal(err)
-		}
+		k := compat.NewOn(compat.Source{Get: compat.Pooled(s).Get, Keep: 2, Prompt: true}, b, compat.Options{NoRenew: true})
+		lock := must.Get(k.TryLock(t.Context(), "k", ttl))(t)
 		l := lock.Lease()
 		_, ch, err := b.Extend(noon, l, ttl, false)
 		if vague := !d.Nonce; err != nil || l.Ambiguous != vague || ch.Once != vague || b.Release(l).Once != vague {
@@ -275,13 +268,22 @@ func TestTwoNamesMeetAPair(t *testing.T) {
 	} {
 		s := oldredis.Run(t, "2.4")
 		conn := protocol.NewConn(s.Dial())
-		if _, err := conn.Do("MSET", c.keys...); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(conn.Do("MSET", c.keys...))(t)
 		l, err := twoNames("mlanett-redis-lock", "redis-py-3", nil).Acquire(conn, c.now, "k", ttl)
 		if (err == nil) != c.obtained || err != nil && !errors.Is(err, compat.ErrHeld) || err == nil && l.How != protocol.TakenOver {
 			t.Errorf("%s: %+v, %v; want it obtained: %v", c.what, l, err, c.obtained)
 		}
+	}
+}
+
+// changes returns the two ways to change a lease.
+func changes(b bridge.TwoNames) map[string]func(compat.Lease) (protocol.Change, error) {
+	return map[string]func(compat.Lease) (protocol.Change, error){
+		"Extend": func(l compat.Lease) (protocol.Change, error) {
+			_, ch, err := b.Extend(noon, l, ttl, false)
+			return ch, err
+		},
+		"Release": func(l compat.Lease) (protocol.Change, error) { return b.Release(l), nil },
 	}
 }
 
@@ -290,18 +292,9 @@ func TestTwoNamesMeetAPair(t *testing.T) {
 func TestTwoNamesOvertaken(t *testing.T) {
 	for _, old := range []string{"redis-py-2.10", "redis-py-2.9", "mlanett-redis-lock"} {
 		b := twoNames(old, "redis-py-3", nil)
-		for step, change := range map[string]func(l compat.Lease) (protocol.Change, error){
-			"Extend": func(l compat.Lease) (protocol.Change, error) {
-				_, ch, err := b.Extend(noon, l, ttl, false)
-				return ch, err
-			},
-			"Release": func(l compat.Lease) (protocol.Change, error) { return b.Release(l), nil },
-		} {
+		for step, change := range changes(b) {
 			s := oldredis.Run(t, "2.4")
-			l, err := b.Acquire(protocol.NewConn(s.Dial()), noon, "k", ttl)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := must.Get(b.Acquire(protocol.NewConn(s.Dial()), noon, "k", ttl))(t)
 			expire := faulty.First(func() { s.Advance(ttl + time.Second) })
 			ch, err := change(l)
 			if err == nil {
@@ -330,19 +323,10 @@ func TestTwoNamesLoseOne(t *testing.T) {
 		b := twoNames(old, "redis-py-3", nil)
 		oldKey := b.Old.Key("k")
 		for _, gone := range []string{oldKey, "k"} {
-			for step, change := range map[string]func(l compat.Lease) (protocol.Change, error){
-				"Extend": func(l compat.Lease) (protocol.Change, error) {
-					_, ch, err := b.Extend(noon, l, ttl, false)
-					return ch, err
-				},
-				"Release": func(l compat.Lease) (protocol.Change, error) { return b.Release(l), nil },
-			} {
+			for step, change := range changes(b) {
 				s := oldredis.Run(t, "2.4")
 				conn := protocol.NewConn(s.Dial())
-				l, err := b.Acquire(conn, noon, "k", ttl)
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := must.Get(b.Acquire(conn, noon, "k", ttl))(t)
 				conn.Do("SET", gone, "another's") //nolint:errcheck
 				ch, err := change(l)
 				if err == nil {
@@ -376,10 +360,7 @@ func TestTwoNamesWake(t *testing.T) {
 			for _, gone := range []string{"", "other:job"} { // nothing, or the other name
 				s := oldredis.Run(t, "7.0")
 				k := compat.New(s, b, compat.Options{NoRenew: true})
-				l, err := k.TryLock(t.Context(), "job", time.Minute)
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := must.Get(k.TryLock(t.Context(), "job", time.Minute))(t)
 				c := s.Dial()
 				c.Do("DEL", gone) //nolint:errcheck // of an embedded server
 				if err := l.Release(t.Context()); (gone == "") != (err == nil) {

@@ -27,10 +27,7 @@ var fence = protocol.Aux("k", "fence")
 // conn returns a connection for key whose map was right when it was learnt.
 func (f *fake) conn(s *cluster.Source, key string) *protocol.Conn {
 	f.t.Helper()
-	c, err := s.Get(context.Background(), key)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	c := must.Get(s.Get(context.Background(), key))(f.t)
 	f.t.Cleanup(func() { c.Close() })
 	return protocol.NewConn(c)
 }
@@ -623,14 +620,12 @@ func TestTakenOverMeanwhile(t *testing.T) {
 							f := newFake(t, false)
 							from := f.source().Source()
 							from.Listen = -1 // no release wakes anybody
-							lock, err := compat.NewOn(from, algo.new(false), compat.Options{NoRenew: true}).TryLock(context.Background(), "k", 20*time.Second)
-							if err != nil {
-								t.Fatal(err)
-							}
+							k := compat.NewOn(from, algo.new(false), compat.Options{NoRenew: true})
+							lock := must.Get(k.TryLock(context.Background(), "k", 20*time.Second))(t)
 							f.log = nil
 							taken := false
 							f.script(map[int]func(){n: func() { move(f); f.do(b, "SET", "k", other); taken = true }})
-							err = do(lock, context.Background())
+							err := do(lock, context.Background())
 							f.mu.Lock() // an UNWATCH may still be on its way, in the background
 							f.before, ran = nil, max(ran, f.n-1)
 							f.mu.Unlock()

@@ -89,19 +89,13 @@ func (s *shards) lost(addr string) bool {
 
 // learnt has source learn of a change: a connection of a user, for a key that is not there, breaks.
 func (s *shards) learnt(t *testing.T, source *cluster.Source, key string, change func(*shards)) {
-	c, err := source.Get(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(source.Get(t.Context(), key))(t)
 	s.lose, s.then = key, func() { change(s) }
 	if _, err := c.Do("GET", key); !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
 	c.Close()
-	if c, err = source.Get(t.Context(), key); err != nil {
-		t.Fatal(err)
-	}
-	c.Close()
+	must.Get(source.Get(t.Context(), key))(t).Close()
 }
 
 // refused are a cluster's replies to commands of which another server than the one at addr has a

@@ -71,9 +71,7 @@ func newFake(t *testing.T, old bool) *fake {
 // reset makes it new again.
 func (f *fake) reset() {
 	for _, n := range f.nodes {
-		if _, err := n.admin.Do("FLUSHALL"); err != nil {
-			f.t.Fatal(err)
-		}
+		must.Get(n.admin.Do("FLUSHALL"))(f.t)
 	}
 	f.mu.Lock() // the UNWATCH of a refused attempt may still be on its way, in the background
 	defer f.mu.Unlock()

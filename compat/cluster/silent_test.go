@@ -218,16 +218,11 @@ func TestLockThroughElection(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			locks := compat.NewOn(s.Source(), setlock.Lua{}, compat.Options{NoRenew: true, Timeout: c.limit})
-			l, err := locks.Lock(ctx, tag(c.master)+"a", time.Minute)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := must.Get(locks.Lock(ctx, tag(c.master)+"a", time.Minute))(t)
 			must.Do(t, l.Release(ctx))
 			nodes.Nodes[c.master].Kill()
 			c.then(nodes.Nodes[c.master].Addr)
-			if l, err = locks.Lock(ctx, tag(c.master)+"b", time.Minute); err != nil {
-				t.Fatal(err)
-			}
+			l = must.Get(locks.Lock(ctx, tag(c.master)+"b", time.Minute))(t)
 			if err := l.Release(ctx); err != nil && !errors.Is(err, io.EOF) {
 				t.Error(err)
 			}

@@ -179,18 +179,13 @@ func TestTokensMix(t *testing.T) {
 	s := oldredis.Run(t, "7.0")
 	all := []protocol.Algorithm{setlock.Lua{}, setlock.Watched{}, setlock.Script{}, txlock.Renamed{}, txlock.Guarded{Options: txlock.Options{Millis: true}}}
 	for _, holder := range all {
-		lock, err := compat.New(s, holder, compat.Options{}).TryLock(t.Context(), "k", 10*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lock := must.Get(compat.New(s, holder, compat.Options{}).TryLock(t.Context(), "k", 10*time.Second))(t)
 		for _, other := range all {
 			locks := compat.New(s, other, compat.Options{})
 			if _, err := locks.TryLock(t.Context(), "k", 10*time.Second); !errors.Is(err, compat.ErrHeld) {
 				t.Errorf("%T beside %T: %v", other, holder, err)
 			}
-			if lock, err = locks.Adopt(t.Context(), "k", lock.Token(), 10*time.Second); err != nil {
-				t.Fatalf("%T adopts from %T: %v", other, holder, err)
-			}
+			lock = must.Get(locks.Adopt(t.Context(), "k", lock.Token(), 10*time.Second))(t)
 		}
 		if err := lock.Release(t.Context()); err != nil {
 			t.Errorf("%T: %v", holder, err)
@@ -260,12 +255,9 @@ func TestUnsafe(t *testing.T) {
 	} {
 		s := oldredis.MustNew("7.0", oldredis.Options{Refuse: test.refused})
 		defer s.Close()
-		r, err := probe.Ask(t.Context(), compat.Pooled(s), probe.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(probe.Ask(t.Context(), compat.Pooled(s), probe.Options{}))(t)
 		test.change(&r)
-		_, err = probe.Choose(t.Context(), compat.Pooled(s), r, probe.Options{})
+		_, err := probe.Choose(t.Context(), compat.Pooled(s), r, probe.Options{})
 		var unsafe *compat.UnsafeServerError
 		if !errors.As(err, &unsafe) || unsafe.Use != test.use {
 			t.Errorf("%v; wanted %q", err, test.use)

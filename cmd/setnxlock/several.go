@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,15 +9,6 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 )
-
-// look looks at all keys of a target, as at one.
-func (t *target) look(ctx context.Context) (verdict.Verdict, error) {
-	all, err := t.looks(ctx)
-	if err == nil && len(all) == 1 {
-		return all[0], nil
-	}
-	return verdict.Together(t.key, all), err
-}
 
 // refusal lists the held keys and their holders; "" if none is held.
 func (t *target) refusal(all []verdict.Verdict) string {

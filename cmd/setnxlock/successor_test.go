@@ -110,6 +110,10 @@ func extended(t *testing.T, servers, token string) (strange string) {
 	}
 	var all []string
 	for _, part := range strings.Split(token, ",") {
+		if part == "" { // a server that gave its vote too late
+			all = append(all, part)
+			continue
+		}
 		unlike := len(part) - 8 // that tells processes, in a time and in a token
 		if len(part) > 32 {
 			unlike = len(part) - 25

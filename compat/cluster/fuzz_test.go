@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"net"
+	"regexp"
 	"testing"
 	"time"
 
@@ -37,7 +38,11 @@ func FuzzAnswers(f *testing.F) {
 	for _, s := range []string{"a 127.0.0.1:1@2 myself,master - 0 0 1 connected 0-5460 [5461->-b]\n", "a :0@0 master,noaddr - 0 0 1 disconnected 1", "a b c d e f g h 5-1", "a h:1 master - 0 0 1 connected 99999999-3"} {
 		f.Add([]byte("*" + s))
 	}
+	long := regexp.MustCompile(`[*$][+]?\d{7}`)
 	f.Fuzz(func(t *testing.T, data []byte) {
+		if long.Match(data) { // redigo makes room for as many elements as a length says, before it reads one
+			t.Skip()
+		}
 		reply := any(data) // CLUSTER NODES is one text
 		if len(data) > 0 && data[0] == '*' && bytes.IndexByte(data, '\r') < 0 {
 			reply = data[1:]

@@ -506,7 +506,7 @@ var table = []mutant{
 		swap("s.kept[0].epoch != epoch", "s.kept[0].epoch > epoch"), pinning),
 	row("a pinned connection is another step's", "stock.Stock.Kept", always("c.pin == 0"), pinning),
 	row("a lease is released over another's pin", "stock.Stock.Unpin", swap("c.pin == p", "true"), tested("compat/internal/stock", "")),
-	row("what is kept never goes back", "stock.Stock.ring", always("len(s.kept) == 0 || s.Still"), keeping),
+	row("what is kept never goes back", "stock.Stock.arm", always("len(s.kept) == 0 || s.Still"), keeping),
 	row("a Locker keeps more than it may", "stock.Stock.makeRoom", swap("len(s.kept) < s.Most", "true"), keeping),
 	row("a crowd is released one by one", "compat.server.joins", swap("s.shared != nil", "false"), tested("compat", "ACrowd")),
 	row("none of a crowd is told of a loss", "compat.server.carryOut", drop("batch[i].err = errs[i]"), tested("compat", "ACrowd")),

@@ -1,4 +1,4 @@
-// Package safe reads replies where a panic is caught. It guarantees that a reply which redigo can't read ends its
+// Package safe catches panics over replies. It guarantees that a reply that redigo can't read ends its
 // connection, and not the process.
 package safe
 
@@ -15,10 +15,10 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
 
-// Over returns c, whose replies are read where a panic is caught: it breaks the connection, and is the call's error.
-// For a call with a context redigo's own connections read in a goroutine of theirs, which nobody else can recover;
-// this one reads in one of its own. A connection of this module's that knows contexts is returned as it is: it is made
-// of safe ones.
+// Over wraps c: a panic over a reply breaks the connection, and becomes the call's error. For a call with a
+// context redigo's own connections read in a goroutine of redigo, where no other code can recover; the wrapper
+// reads in its own goroutine. Over returns this module's connections with context unchanged: they consist of
+// safe connections.
 func Over(c redis.Conn) redis.Conn {
 	t := reflect.TypeOf(c)
 	if t.Kind() == reflect.Pointer && strings.HasPrefix(t.Elem().PkgPath(), "github.com/setnxlock/setnxlock/") {
@@ -32,7 +32,7 @@ func Over(c redis.Conn) redis.Conn {
 // A Dialer connects to the server at an address.
 type Dialer = func(ctx context.Context, addr string) (redis.Conn, error)
 
-// Dial returns dial with connections that are safe. It reads replies, to a password, too.
+// Dial makes the connections of dial safe, and the dialing itself: it reads replies too, to AUTH for example.
 func Dial(dial Dialer) Dialer {
 	return func(ctx context.Context, addr string) (c redis.Conn, err error) {
 		defer Catch(&err)
@@ -43,17 +43,17 @@ func Dial(dial Dialer) Dialer {
 	}
 }
 
-// Pass returns c, which a pool of safe connections has handed out.
+// Pass wraps c from a pool of safe connections.
 func Pass(c redis.Conn) redis.Conn { return &conn{Conn: c, pass: true} }
 
-// A conn is a connection whose replies are read safely.
+// A conn reads replies safely.
 type conn struct {
 	redis.Conn
-	pass bool // it is safe, and knows contexts
+	pass bool // redis.Conn is safe, and accepts contexts
 
-	mu   sync.Mutex
-	err  error         // it was broken here
-	left chan struct{} // closed when a call has ended that nobody waits for; nil: there is none
+	mu        sync.Mutex
+	err       error         // kill has broken the connection
+	abandoned chan struct{} // closed when the abandoned call has ended; nil: no call was abandoned
 }
 
 var (
@@ -61,7 +61,7 @@ var (
 	_ redis.ConnWithTimeout = (*conn)(nil)
 )
 
-// Catch turns a panic over a reply into an error; it is deferred.
+// Catch, deferred, turns a panic over a reply into an error.
 func Catch(err *error) {
 	if p := recover(); p != nil {
 		*err = unreadable(p)
@@ -79,12 +79,12 @@ func (c *conn) Err() error {
 	return c.Conn.Err()
 }
 
-// Close is redis.Conn's; a pool reads what was not.
+// Close waits for an abandoned call, in the background: a pool reads the missing replies at Close.
 func (c *conn) Close() error {
-	if c.left != nil {
+	if c.abandoned != nil {
 		go func() {
-			<-c.left
-			c.close() //nolint:errcheck // it is broken
+			<-c.abandoned
+			c.close() //nolint:errcheck // the connection is broken
 		}()
 		return nil
 	}
@@ -111,8 +111,8 @@ func (c *conn) DoContext(ctx context.Context, name string, args ...any) (any, er
 		return redis.DoContext(c.Conn, ctx, name, args...)
 	}
 	if err := over(ctx); err != nil {
-		if c.left == nil { // a pool hears what the command ends
-			redis.DoContext(c.Conn, limit.Past, name, args...) //nolint:errcheck // it breaks, and sends nothing
+		if c.abandoned == nil { // tell redigo's pool: UNWATCH and DISCARD end a state
+			redis.DoContext(c.Conn, limit.Past, name, args...) //nolint:errcheck // the call breaks the connection, and sends nothing
 		}
 		return nil, c.kill(err)
 	}
@@ -139,7 +139,7 @@ func (c *conn) ReceiveContext(ctx context.Context) (any, error) {
 	return c.until(ctx, c.Conn.Receive)
 }
 
-// over is why nothing more is asked in ctx.
+// over returns an error if ctx or its deadline has ended: a call must send nothing then.
 func over(ctx context.Context) error {
 	if at, limited := ctx.Deadline(); ctx.Err() == nil && limited && !limit.Now().Before(at) {
 		return context.DeadlineExceeded
@@ -147,25 +147,25 @@ func over(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// kill breaks the connection, also under a call: redigo closes a socket at once, for a deadline that has passed.
+// kill breaks the connection, also under a call: redigo closes a socket at once for a deadline in the past.
 func (c *conn) kill(why error) error {
 	c.mu.Lock()
 	if c.err == nil {
 		c.err = why
 	}
 	c.mu.Unlock()
-	redis.ReceiveContext(c.Conn, limit.Past) //nolint:errcheck // it is broken
+	redis.ReceiveContext(c.Conn, limit.Past) //nolint:errcheck // the connection is broken
 	return why
 }
 
-// catch turns a panic over a reply into an error, and breaks the connection; it is deferred.
+// catch, deferred, turns a panic over a reply into an error, and breaks the connection.
 func (c *conn) catch(reply *any, err *error) {
 	if p := recover(); p != nil {
 		*reply, *err = nil, c.kill(unreadable(p))
 	}
 }
 
-// until calls f, which reads a reply, and breaks the connection when ctx ends.
+// until reads a reply by f, and breaks the connection when ctx ends.
 func (c *conn) until(ctx context.Context, f func() (any, error)) (any, error) {
 	at, limited := limit.Early(ctx)
 	read := func() (reply any, err error) {
@@ -193,22 +193,22 @@ func (c *conn) until(ctx context.Context, f func() (any, error)) (any, error) {
 		return reply, err
 	case <-ctx.Done():
 		err := c.kill(ctx.Err())
-		c.leave(done)
+		c.abandon(done)
 		return nil, err
-	case <-late: // sooner than ctx
+	case <-late: // before the end of ctx
 		err := c.kill(os.ErrDeadlineExceeded)
-		c.leave(done)
+		c.abandon(done)
 		return nil, err
 	}
 }
 
-// leave waits until the call that was broken has ended. One whose connection does not break is left behind.
-func (c *conn) leave(done chan struct{}) {
+// abandon waits for the end of a broken call. It leaves the call behind if the connection does not break.
+func (c *conn) abandon(done chan struct{}) {
 	t := limit.Timer(100 * time.Millisecond)
 	defer t.Stop()
 	select {
 	case <-done:
 	case <-t.C:
-		c.left = done
+		c.abandoned = done
 	}
 }

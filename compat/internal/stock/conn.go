@@ -10,14 +10,14 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
-// A Conn is a connection that was got from a Stock. Close gives it back: it stays for the next step, if there is room
-// and nothing is wrong with it, or goes back to its pool.
+// A Conn is a connection from a Stock. Close gives it back to the Stock. A healthy connection then stays for
+// the next step, if there is room. Otherwise it goes back to its pool.
 type Conn struct {
 	redis.Conn
 	stock *Stock
-	born  time.Time // when its pool handed it out
-	epoch uint64    // in which
-	pin   Pin       // who alone may have it; 0: any step
+	born  time.Time // when the pool handed it out
+	epoch uint64    // of the server at that time
+	pin   Pin       // the only owner of the connection; 0: any step may use it
 }
 
 var (
@@ -25,7 +25,7 @@ var (
 	_ redis.ConnWithTimeout = (*Conn)(nil)
 )
 
-// DoContext and the others are its connection's.
+// DoContext calls the connection's own method, as the methods below do.
 func (c *Conn) DoContext(ctx context.Context, name string, args ...any) (any, error) {
 	return redis.DoContext(c.Conn, ctx, name, args...)
 }
@@ -42,21 +42,22 @@ func (c *Conn) ReceiveWithTimeout(d time.Duration) (any, error) {
 	return redis.ReceiveWithTimeout(c.Conn, d)
 }
 
-// A Pin tells a connection that stays in its Stock for one lease, whose key it watches; 0: none does. It is gone when it
-// has its age, or a step needs the room.
+// A Pin identifies a connection that stays in its Stock for one lease, and watches the lease's key; 0: no
+// connection. The connection leaves the Stock when its age has come, or a step needs the room.
 type Pin uint64
 
 // Close gives the connection back.
 func (c *Conn) Close() error {
-	c.back(0)
+	c.giveBack(0)
 	return nil
 }
 
-// Pin is Close for a connection under WATCH; 0: there is no room for it.
-func (c *Conn) Pin() Pin { return c.back(Pin(c.stock.pins.Add(1))) }
+// Pin gives a connection under WATCH back to its Stock for one lease. It returns 0 if there is no room.
+func (c *Conn) Pin() Pin { return c.giveBack(Pin(c.stock.pins.Add(1))) }
 
-// back gives it to a step that waits, keeps it, or has it go. What is under WATCH is pin's alone, as long as it is kept.
-func (c *Conn) back(pin Pin) (kept Pin) {
+// giveBack passes the connection to a waiting step, keeps it, or returns it to its pool. With pin it is under
+// WATCH: the Stock keeps it for pin only.
+func (c *Conn) giveBack(pin Pin) (kept Pin) {
 	c.pin = pin
 	s := c.stock
 	s.mu.Lock()
@@ -64,24 +65,24 @@ func (c *Conn) back(pin Pin) (kept Pin) {
 	switch {
 	case stays && pin == 0 && s.Most > 0 && len(s.waiting) > 0:
 		s.give(c)
-		s.spare()
+		s.cancelSurplus()
 	case stays && (pin != 0 || !s.Still) && s.makeRoom(pin != 0):
 		s.keep(c)
 		kept = pin
-	case pin != 0: // its server is not waited for
-		s.leave(c)
+	case pin != 0: // UNWATCH runs in the background: no step waits for the server
+		s.returnLater(c)
 	default:
-		defer c.part()
+		defer c.toPool()
 	}
 	s.mu.Unlock()
 	return kept
 }
 
-// age is for how long a connection is kept from its pool, which then tests and replaces it as it does the others.
+// age limits the time that a connection is kept from its pool. The pool then tests and replaces it like any other.
 const age = time.Second
 
-// makeRoom reports that one more stays. One that is pinned does in place of the oldest that is not, or of the oldest: locks
-// that are nested are released from the inside. s.mu is held.
+// makeRoom reports whether one more connection may stay. A pinned connection takes the place of the oldest
+// connection without a pin, or of the oldest: the inner one of nested locks is released first. s.mu is held.
 func (s *Stock) makeRoom(pinned bool) bool {
 	switch {
 	case len(s.kept) < s.Most:
@@ -89,58 +90,58 @@ func (s *Stock) makeRoom(pinned bool) bool {
 	case !pinned || s.Most == 0:
 		return false
 	}
-	s.spareOne()
+	s.evict()
 	return true
 }
 
-// spareOne has the oldest go back that no lease has pinned, or else the oldest. s.mu is held.
-func (s *Stock) spareOne() {
-	s.part(max(slices.IndexFunc(s.kept, func(c *Conn) bool { return c.pin == 0 }), 0))
+// evict returns the oldest connection without a pin to its pool, or otherwise the oldest. s.mu is held.
+func (s *Stock) evict() {
+	s.returnAt(max(slices.IndexFunc(s.kept, func(c *Conn) bool { return c.pin == 0 }), 0))
 }
 
-// keep puts c among those that are kept. s.mu is held.
+// keep puts c among the kept connections. s.mu is held.
 func (s *Stock) keep(c *Conn) {
 	at, _ := slices.BinarySearchFunc(s.kept, c, func(a, b *Conn) int { return a.born.Compare(b.born) })
 	if s.kept = slices.Insert(s.kept, at, c); at == 0 {
-		s.ring()
+		s.arm()
 	}
 }
 
-// take takes the i-th of them out. s.mu is held.
+// take takes the i-th kept connection out. s.mu is held.
 func (s *Stock) take(i int) *Conn {
 	c := s.kept[i]
 	s.kept = slices.Delete(s.kept, i, i+1)
 	return c
 }
 
-// part has the i-th go back to its pool. s.mu is held.
-func (s *Stock) part(i int) { s.leave(s.take(i)) }
+// returnAt returns the i-th kept connection to its pool. s.mu is held.
+func (s *Stock) returnAt(i int) { s.returnLater(s.take(i)) }
 
-// leave has c go back to its pool, in the background. s.mu is held.
-func (s *Stock) leave(c *Conn) {
+// returnLater returns c to its pool, in the background. s.mu is held.
+func (s *Stock) returnLater(c *Conn) {
 	if c.pin != 0 {
-		s.parting = append(s.parting, c)
+		s.returning = append(s.returning, c)
 	}
-	s.run(c.part)
+	s.run(c.toPool)
 }
 
-// part is Close for one that is not kept any longer: its pool gets it, unless its server does not end the WATCH.
-func (c *Conn) part() {
+// toPool returns the connection to its pool. It drops the connection if the server does not end its WATCH.
+func (c *Conn) toPool() {
 	if c.pin != 0 && c.Err() == nil {
 		if _, err := redis.DoWithTimeout(c.Conn, age, "UNWATCH"); err != nil {
 			wire.Drop(c.Conn)
 		}
 	}
-	if c.pin != 0 { // from here on Close leaves it alone: redigo's pooled connection can't be killed beside its own Close
+	if c.pin != 0 { // Stock.Close must not kill c from here on: redigo's pooled connection can't be killed beside its own Close
 		c.stock.mu.Lock()
-		c.stock.parting = slices.DeleteFunc(c.stock.parting, func(other *Conn) bool { return other == c })
+		c.stock.returning = slices.DeleteFunc(c.stock.returning, func(other *Conn) bool { return other == c })
 		c.stock.mu.Unlock()
 	}
 	c.Conn.Close()
 }
 
-// Reserve keeps one connection less, in favour of one that is borrowed for longer than a step; false: there is none to
-// spare. Vacate ends that.
+// Reserve lowers Most by one, in favour of a connection that is borrowed for longer than a step. It returns
+// false if Most is 0. Vacate ends the reservation.
 func (s *Stock) Reserve() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,18 +149,19 @@ func (s *Stock) Reserve() bool {
 		return false
 	}
 	if s.Most--; len(s.kept) > s.Most {
-		s.spareOne()
+		s.evict()
 	}
 	return true
 }
 
+// Vacate ends a reservation.
 func (s *Stock) Vacate() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.Most++
 }
 
-// Kept is the youngest that no lease has pinned; nil: there is none.
+// Kept takes out the youngest connection without a pin, or returns nil.
 func (s *Stock) Kept() *Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +174,7 @@ func (s *Stock) Kept() *Conn {
 	return nil
 }
 
-// Unpin takes out the connection that p has pinned; nil: it is gone.
+// Unpin takes out the connection of p, or returns nil if it is gone.
 func (s *Stock) Unpin(p Pin) *Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,55 +188,56 @@ func (s *Stock) Unpin(p Pin) *Conn {
 	return c
 }
 
-// expire has those go back that have their age, lead to a server of an earlier epoch, or are known to be dead. s.mu is held.
+// expire returns connections to their pool if their age has come, if they lead to a server of an earlier epoch,
+// or if they are dead. s.mu is held.
 func (s *Stock) expire() {
 	epoch := s.epoch()
 	for len(s.kept) > 0 && (s.kept[0].epoch != epoch || s.old(s.kept[0])) {
-		s.part(0)
+		s.returnAt(0)
 	}
 	for i := len(s.kept) - 1; i >= 0; i-- {
 		if s.kept[i].Err() != nil {
-			s.part(i)
+			s.returnAt(i)
 		}
 	}
 }
 
 func (s *Stock) old(c *Conn) bool { return !s.Still && limit.Since(c.born) >= age }
 
-// ring has the bell ring when the oldest has its age. s.mu is held.
-func (s *Stock) ring() {
+// arm sets the timer to the moment when the age of the oldest connection comes. s.mu is held.
+func (s *Stock) arm() {
 	if len(s.kept) == 0 || s.Still {
 		return
 	}
 	left := age - limit.Since(s.kept[0].born)
-	if s.bell != nil {
-		s.bell.Reset(left)
+	if s.timer != nil {
+		s.timer.Reset(left)
 		return
 	}
-	s.bell = limit.AfterFunc(left, func() {
+	s.timer = limit.AfterFunc(left, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.expire()
-		s.ring()
+		s.arm()
 	})
 }
 
-// Close has all that are kept go back, keeps none from then on, and gives up the Gets under way.
+// Close returns all connections to their pool, keeps none from then on, and cancels the Gets under way.
 func (s *Stock) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	for _, f := range s.under {
+	for _, f := range s.gets {
 		f.cancel()
 	}
 	for len(s.kept) > 0 {
-		s.part(0)
+		s.returnAt(0)
 	}
-	for _, c := range s.parting {
-		redis.ReceiveContext(c.Conn, limit.Past) //nolint:errcheck // it ends, also for who waits for its answer
+	for _, c := range s.returning {
+		redis.ReceiveContext(c.Conn, limit.Past) //nolint:errcheck // kills the connection: a wait for its answer ends too
 	}
-	if s.bell != nil {
-		s.bell.Stop()
+	if s.timer != nil {
+		s.timer.Stop()
 	}
 }
 

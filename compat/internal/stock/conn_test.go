@@ -9,7 +9,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
-// in runs f in virtual time with a Stock that keeps two connections, and get for a new one of them.
+// in runs f in virtual time with a Stock of two connections. get takes a new connection from the Stock.
 func in(t *testing.T, f func(s *Stock, get func() *Conn)) {
 	synctest.Test(t, func(t *testing.T) {
 		server := oldredis.Run(t, "7.0")
@@ -25,7 +25,7 @@ func in(t *testing.T, f func(s *Stock, get func() *Conn)) {
 	})
 }
 
-// A lease gets the connection that watches its key, whichever was pinned first, and gets it once.
+// A lease gets the connection under WATCH of its own key, in any order of the pins, and gets it once.
 func TestUnpinFindsTheLeasesOwn(t *testing.T) {
 	in(t, func(s *Stock, get func() *Conn) {
 		first, second := get(), get()
@@ -44,7 +44,7 @@ func TestUnpinFindsTheLeasesOwn(t *testing.T) {
 	})
 }
 
-// A connection that listens is one of those that may be kept, until it is vacated.
+// A reserved connection counts as a kept connection until Vacate.
 func TestListenersAreCounted(t *testing.T) {
 	in(t, func(s *Stock, get func() *Conn) {
 		first, second := get(), get()

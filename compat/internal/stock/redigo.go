@@ -7,12 +7,12 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// shareable are the connections of which one goroutine may receive while another sends: redigo's, and those of this
-// module's embedded server and network.
+// shareable lists the types of connections that allow one goroutine to receive while another sends: redigo's,
+// and the types of this module's embedded server and network.
 var shareable = []string{"*redis.conn", "*oldredis.Conn", "*faulty.Conn"}
 
-// Shareable reports that c, which a redis.Pool has handed out, is a connection that bears to be shared: not one of the
-// program's own. A redigo whose pool looks otherwise than the ones that are known says no.
+// Shareable reports whether steps may share c, a connection from a redis.Pool. It returns false for a program's
+// own type of connection, and for a redigo with a pool of unknown structure.
 func Shareable(c redis.Conn) bool {
 	v := reflect.ValueOf(c)
 	for _, name := range []string{"pc", "c"} { // (*activeConn).pc.c

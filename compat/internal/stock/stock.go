@@ -1,7 +1,9 @@
-// Package stock has the connections of one server. A step waits here for its connection, which stays here for a moment
-// afterwards, for the next step. It guarantees that no step outlasts its limit here, whatever a pool and its Dial do; that
-// at most one Dial goes on which nobody waits for, and that the next step gets what it brings; and that no connection is
-// kept from its pool for longer than a second, but by a step.
+// Package stock lends the connections of one server to steps. A step waits for its connection in a Stock. After
+// the step the connection stays in the Stock for a moment, for the next step.
+//
+// The package guarantees that no step waits beyond its limit, whatever the pool and its Dial do. At most one
+// Dial goes on without a waiting step, and the next step gets its connection. A Stock keeps no connection from
+// its pool for longer than a second; a step may.
 package stock
 
 import (
@@ -20,27 +22,27 @@ import (
 // A Get gets a connection, and may hang.
 type Get = func(ctx context.Context) (redis.Conn, error)
 
-// A Stock is of one server.
+// A Stock lends the connections of one server.
 type Stock struct {
-	Most   int           // how many connections it keeps between two steps; 0: none
+	Most   int           // limits the connections kept between two steps
 	Prompt bool          // a Get never outlasts its context
-	Idle   func() int    // how many can be had without a Dial, or so; nil: none is known of
-	Full   func() bool   // the pool has no more: who wants one waits until another comes back; nil: it never is
-	Epoch  func() uint64 // of the server; nil: there is but one
-	Run    func(func())  // in the background; nil: go
-	Still  bool          // no time passes: what is pinned has no age, and nothing else is kept
+	Idle   func() int    // counts, roughly, the connections available without a Dial; nil: not known
+	Full   func() bool   // reports whether the pool hands out no more until a connection comes back; nil: never
+	Epoch  func() uint64 // returns the server's epoch; nil: there is only one
+	Run    func(func())  // runs a function in the background; nil: go
+	Still  bool          // no time passes: a pinned connection has no age, and no other is kept
 
-	mu      sync.Mutex
-	kept    []*Conn     // the oldest first
-	bell    *time.Timer // rings when that has its age; nil: none was needed yet
-	parting []*Conn     // on their way back, when their server has ended their WATCH
-	closed  bool
-	pins    atomic.Uint64 // how many there were
+	mu        sync.Mutex
+	kept      []*Conn     // the oldest first
+	timer     *time.Timer // fires when the age of the oldest comes; nil: not needed so far
+	returning []*Conn     // on the way to their pool: UNWATCH is under way
+	closed    bool
+	pins      atomic.Uint64 // the last Pin
 
 	waiting  []*waiter
-	under    []*fetch // under way
-	room     int      // how many Dials may be at a time: more and more, as long as they succeed
-	suspects int      // idle connections that nobody is to get
+	gets     []*fetch // under way
+	room     int      // limits the Dials at a time; it doubles as long as Dials succeed
+	suspects int      // the number of idle connections that the next Get must drop
 	doubted  time.Time
 }
 
@@ -52,7 +54,7 @@ func (s *Stock) run(f func()) {
 	}
 }
 
-// A waiter is a step that waits. One that gives up is no longer among those that do.
+// A waiter is a step in Stock.waiting. A step that gives up leaves the list.
 type waiter struct {
 	ctx  context.Context
 	get  Get
@@ -63,25 +65,26 @@ type waiter struct {
 
 // A fetch is a Get under way.
 type fetch struct {
-	by     *waiter // for whom it began
+	by     *waiter // the step that began the Get
 	began  time.Time
 	ctx    context.Context
 	cancel context.CancelFunc
-	done   func() // to who waits for what is left to be done
+	done   func() // ends the job, for Locker.Close
 }
 
 const (
-	// longest is how long a Get may take for others than who began it: they begin another then.
+	// longest limits a Get after its own step has given up. The other steps then begin a new Get.
 	longest = 5 * time.Second
 
-	// forsaken is when one that does not heed the end of its context is counted no longer.
+	// forsaken is the age of a Get that no longer counts: it does not heed the end of its context.
 	forsaken = time.Minute
 
-	// again is how soon idle connections are given up once more.
+	// again is the shortest time between two suspicions of the idle connections.
 	again = time.Second
 )
 
-// Get returns a connection of the pool's, which this get or another's has brought, unless ctx or its limit ends before.
+// Get returns a connection from the pool, brought by this get or by another step's. It returns an error if ctx
+// or its limit ends first.
 func (s *Stock) Get(ctx context.Context, get Get) (*Conn, error) {
 	if s.Prompt {
 		epoch := s.epoch()
@@ -119,7 +122,7 @@ func (s *Stock) Get(ctx context.Context, get Get) (*Conn, error) {
 	return nil, limit.ErrTimeout
 }
 
-// fill has get run for as many steps as wait, but with one Dial at first. s.mu is held.
+// fill begins a Get for each waiting step, but with one Dial at first. s.mu is held.
 func (s *Stock) fill() {
 	room := max(s.room, 1)
 	if s.Idle != nil {
@@ -129,14 +132,14 @@ func (s *Stock) fill() {
 		f := &fetch{by: s.waiting[n], began: limit.Now()}
 		f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(f.by.ctx))
 		f.done = cleaning.Of(f.by.ctx, cleaning.Alone).Brief()
-		s.under = append(s.under, f)
+		s.gets = append(s.gets, f)
 		go s.fetch(f)
 	}
 }
 
-// counted is how many are under way, but for those that are forsaken. s.mu is held.
+// counted counts the Gets under way, without the forsaken ones. s.mu is held.
 func (s *Stock) counted() (n int) {
-	for _, f := range s.under {
+	for _, f := range s.gets {
 		if f.ctx.Err() == nil || limit.Since(f.began) < forsaken {
 			n++
 		}
@@ -144,25 +147,25 @@ func (s *Stock) counted() (n int) {
 	return n
 }
 
-// gaveUp is told that w waits no longer. s.mu is held.
+// gaveUp cancels Gets after w has left the waiting steps. s.mu is held.
 func (s *Stock) gaveUp(w *waiter) {
 	s.room = 1
-	s.spare()
-	for _, f := range s.under {
+	s.cancelSurplus()
+	for _, f := range s.gets {
 		if f.by == w && f.ctx.Err() == nil {
 			limit.AfterFunc(limit.Left(f.began.Add(longest)), f.cancel)
 		}
 	}
 }
 
-// spare gives up what more is under way than steps wait. s.mu is held.
-func (s *Stock) spare() {
-	for _, f := range s.under[:max(len(s.under)-len(s.waiting), 0)] {
+// cancelSurplus cancels the oldest Gets if there are more Gets than waiting steps. s.mu is held.
+func (s *Stock) cancelSurplus() {
+	for _, f := range s.gets[:max(len(s.gets)-len(s.waiting), 0)] {
 		f.cancel()
 	}
 }
 
-// fetch carries one out.
+// fetch carries out the Get f.
 func (s *Stock) fetch(f *fetch) {
 	defer f.done()
 	dials := s.Idle == nil || s.Idle() == 0
@@ -179,7 +182,7 @@ func (s *Stock) fetch(f *fetch) {
 	epoch := s.epoch()
 	s.mu.Unlock()
 	if back != nil {
-		back.part()
+		back.toPool()
 	}
 	for range drop {
 		if c, err := f.by.get(f.ctx); err == nil {
@@ -189,21 +192,21 @@ func (s *Stock) fetch(f *fetch) {
 	}
 	var c redis.Conn
 	err := f.ctx.Err()
-	if err == nil { // else nobody waits any more
+	if err == nil { // after an error no step waits any more
 		c, err = f.by.get(f.ctx)
 	}
-	given := f.ctx.Err() != nil
+	cancelled := f.ctx.Err() != nil
 	f.cancel()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.under = slices.DeleteFunc(s.under, func(other *fetch) bool { return other == f })
+	s.gets = slices.DeleteFunc(s.gets, func(other *fetch) bool { return other == f })
 	switch {
 	case err == nil:
 		if dials {
 			s.room = min(2*max(s.room, 1), 64)
 		}
 		s.give(&Conn{Conn: c, stock: s, born: limit.Now(), epoch: epoch})
-	case !given: // all that wait would get the same
+	case !cancelled: // every waiting step would get the same error
 		s.room = 1
 		for _, w := range s.waiting {
 			w.err = err
@@ -215,10 +218,11 @@ func (s *Stock) fetch(f *fetch) {
 		s.room = 1
 	}
 	s.fill()
-	s.spare()
+	s.cancelSurplus()
 }
 
-// give gives c to who has waited longest; else it stays, or goes back to its pool. s.mu is held.
+// give passes c to the step that has waited longest. Without a waiting step, c stays or goes back to its pool.
+// s.mu is held.
 func (s *Stock) give(c *Conn) {
 	switch {
 	case len(s.waiting) > 0:
@@ -229,18 +233,18 @@ func (s *Stock) give(c *Conn) {
 	case !s.closed && s.makeRoom(false):
 		s.keep(c)
 	default:
-		s.run(c.part) // it may wait for the server
+		s.run(c.toPool) // it may wait for the server
 	}
 }
 
-// Doubt is told that a connection turned out to be dead: those that are kept, and those that are idle, may be as dead.
-// They are closed, the idle ones not more often than once a second.
+// Doubt closes the kept and the idle connections after a connection turned out to be dead: they may be dead
+// too. It closes idle connections once a second at most.
 func (s *Stock) Doubt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.kept) > 0 {
 		wire.Drop(s.kept[0].Conn)
-		s.part(0)
+		s.returnAt(0)
 	}
 	if now := limit.Now(); s.Idle != nil && now.Sub(s.doubted) >= again {
 		s.doubted, s.suspects = now, s.Idle()

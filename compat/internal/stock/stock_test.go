@@ -15,8 +15,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
-// A Dial that hangs is one, however many have given it up; who waits when it goes on gets what it brings, and what
-// comes when nobody waits goes back.
+// There is one hanging Dial, however many steps have given it up. A step that waits when the Dial returns gets
+// its connection. Without a waiting step the connection goes back to the pool.
 func TestOneGoesOnForNobody(t *testing.T) {
 	for name, heeds := range map[string]bool{"heeds its context": true, "does not": false} {
 		t.Run(name, func(t *testing.T) {

@@ -9,21 +9,21 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
 
-// A Message is commands that travel together.
+// A Message holds commands that travel together.
 type Message struct {
 	names []string
 	ends  []int // where the arguments of each end in flat
-	flat  []any // a copy: its caller may be gone, and use them again, before they are written
+	flat  []any // all arguments, copied: a caller that gave up may reuse its own before the write
 
-	replies []any
-	one     [1]any // room for a reply that comes alone
-	err     error
-	at      time.Time     // when it was put behind the others
-	on      *Conn         // that it was sent over last
-	late    *time.Timer   // rings when its caller's patience is at its end; nil: it was never sent
-	left    bool          // its caller is gone
-	done    chan struct{} // receives once
-	home    *sync.Pool    // where it is kept to be used again; nil: nowhere
+	replies   []any
+	one       [1]any // room for a reply that comes alone
+	err       error
+	at        time.Time     // when the message joined Conn.pending
+	on        *Conn         // the connection of the last send
+	timer     *time.Timer   // fires when the caller's patience ends; nil: the message was never sent
+	abandoned bool          // the caller has given up
+	done      chan struct{} // receives once
+	pool      *sync.Pool    // keeps the message for its next use; nil: no pool does
 }
 
 // NewMessage returns an empty message. Do takes it.
@@ -35,7 +35,7 @@ func (m *Message) Add(name string, args ...any) {
 	m.ends = append(m.ends, len(m.flat))
 }
 
-// commands are its commands, each with its arguments.
+// commands yields the commands of m, each with its arguments.
 func (m *Message) commands() iter.Seq2[string, []any] {
 	return func(yield func(name string, args []any) bool) {
 		from := 0
@@ -48,7 +48,7 @@ func (m *Message) commands() iter.Seq2[string, []any] {
 	}
 }
 
-// pass hands its commands to a connection, which writes them when it is flushed.
+// pass queues the commands of m on a connection. The next Flush writes them.
 func (m *Message) pass(c redis.Conn) error {
 	for name, args := range m.commands() {
 		if err := c.Send(name, args...); err != nil {
@@ -58,39 +58,40 @@ func (m *Message) pass(c redis.Conn) error {
 	return nil
 }
 
-// free is the end of a message that was answered, or never sent. If its timer rings by now, it is not used again.
-func (m *Message) free() {
-	if m.home == nil || m.late != nil && !m.late.Stop() {
+// recycle keeps a message for its next use, after its replies or before it was sent. It drops a message whose
+// timer may be firing.
+func (m *Message) recycle() {
+	if m.pool == nil || m.timer != nil && !m.timer.Stop() {
 		return
 	}
 	clear(m.flat)
 	m.names, m.ends, m.flat, m.replies, m.one[0], m.err = m.names[:0], m.ends[:0], m.flat[:0], nil, nil, nil
-	m.home.Put(m)
+	m.pool.Put(m)
 }
 
-// ever is a patience without an end.
+// ever stands for a patience without an end.
 const ever = 100 * 365 * 24 * time.Hour
 
-// waits has a timer ring when m's caller gives up: also while the caller itself writes.
-func (m *Message) waits(c *Conn, patience time.Duration) {
+// startTimer sets the timer for the end of the caller's patience: it fires even while the caller itself writes.
+func (m *Message) startTimer(c *Conn, patience time.Duration) {
 	m.at, m.on = limit.Now(), c
 	if patience == 0 {
 		patience = ever
 	}
-	if m.late == nil {
-		m.late = limit.AfterFunc(patience, m.expire)
+	if m.timer == nil {
+		m.timer = limit.AfterFunc(patience, m.expire)
 	} else {
-		m.late.Reset(patience)
+		m.timer.Reset(patience)
 	}
 }
 
-// expire is told that the timer has rung.
+// expire ends m when its timer fires.
 func (m *Message) expire() {
 	c := m.on
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !m.left && m.err == nil && m.replies == nil {
-		m.err = c.leave(m, limit.ErrTimeout)
+	if !m.abandoned && m.err == nil && m.replies == nil {
+		m.err = c.abandon(m, limit.ErrTimeout)
 		m.done <- struct{}{}
 	}
 }

@@ -1,15 +1,13 @@
-// Package mux is one connection that many goroutines share. What they send while another write is
-// under way goes out together, in one system call; one goroutine reads, and hands each its replies.
-// A hundred small steps then cost a few writes and reads, where a connection for each costs a
-// hundred of both.
+// Package mux shares one connection between many goroutines. Messages that come while a write is under way
+// go out together afterwards, in one system call. One goroutine reads, and hands each message its replies. A
+// hundred small steps then cost a few writes and reads; a connection for each would cost a hundred of both.
 //
-// It is for messages that need nothing of the connection: no WATCH, no SELECT, no blocking
-// command, and MULTI only with its EXEC. Each is sent without another's commands in between.
+// A message must not depend on the state of its connection: no WATCH, no SELECT, no blocking command, and MULTI
+// only with its EXEC. The commands of a message are sent without other commands in between.
 //
-// A message has one of three outcomes: its replies; ErrNotSent, if nothing of it was written; any
-// other error, if it may have run. A caller that gives up leaves its replies to be thrown away. A
-// connection that breaks, or does not answer for as long as its caller waits, harms what was on it:
-// the next message gets another connection.
+// A message has one of three outcomes: its replies; ErrNotSent, if nothing of it was written; any other error,
+// if it may have run. The replies of a caller that gave up are thrown away. A connection that breaks, or
+// does not answer in its caller's time, harms only the messages on it: later messages get another connection.
 package mux
 
 import (
@@ -32,40 +30,39 @@ import (
 // ErrNotSent means that nothing was written.
 var ErrNotSent = errors.New("not sent")
 
-// errTakesNoMore is of a message that came when the connection had got its last one.
+// errTakesNoMore refuses a message after the connection's last one.
 var errTakesNoMore = fmt.Errorf("%w: the connection takes no more", ErrNotSent)
 
-// unsent is ErrNotSent, and why.
+// unsent adds why to ErrNotSent.
 func unsent(why error) error { return fmt.Errorf("%w: %w", ErrNotSent, why) }
 
-// A Conn is a connection that is shared.
+// A Conn shares a connection.
 type Conn struct {
 	c     redis.Conn
 	epoch uint64
-	job   func() (done func()) // of its end; nil: nobody waits for that
+	job   func() (done func()) // begins the job of closing; nil: no Close waits for that
 	done  func()
 
 	mu       sync.Mutex
-	pending  []*Message // nothing of them is written
+	pending  []*Message // no part of them is written
 	batch    []*Message // being written
 	sent     []*Message // written, and not answered yet
-	waiting  int        // callers that wait for a reply
-	writing  bool       // somebody writes, and will look at pending again
+	waiting  int        // the number of callers that wait for a reply
+	writing  bool       // a goroutine writes, and will look at pending again
 	reading  bool
-	retired  bool // it gets no new messages
-	aged     bool // for its age alone: its pool gets it back
+	retired  bool // the connection gets no new messages
+	aged     bool // it retired for its age only: its pool gets it back
 	shutting bool
-	err      error // it is over
+	err      error // the connection has ended
 
-	aging *time.Timer // rings when it has its age
+	aging *time.Timer // fires when the connection's age comes
 }
 
-// age is for how long a connection is shared. Then its pool gets it back, and tests and replaces it as it does the
-// others.
+// age limits the time for which a connection is shared. Its pool then tests and replaces it like any other.
 const age = time.Second
 
-// New shares c, which nobody else may use any more. A goroutine reads while replies are owed; an idle
-// connection has none.
+// New shares c. The caller must not use c any more. A goroutine reads while there are replies to come; an idle
+// connection has no goroutine.
 func New(c redis.Conn) *Conn {
 	shared := &Conn{c: c}
 	shared.mu.Lock()
@@ -73,8 +70,8 @@ func New(c redis.Conn) *Conn {
 	shared.aging = limit.AfterFunc(age, func() {
 		shared.mu.Lock()
 		defer shared.mu.Unlock()
-		shared.ages()
-		shared.last()
+		shared.retireAged()
+		shared.endIfIdle()
 	})
 	return shared
 }
@@ -83,39 +80,40 @@ func New(c redis.Conn) *Conn {
 func (c *Conn) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ages()
+	c.retireAged()
 	c.failed(net.ErrClosed)
 }
 
-// ages says that it goes back to its pool, if nothing is wrong with it. c.mu is held.
-func (c *Conn) ages() {
+// retireAged retires the connection for its age: its pool gets it back, unless it was retired before. c.mu is held.
+func (c *Conn) retireAged() {
 	c.aged = c.aged || !c.retired
 	c.retired = true
 }
 
-// Retire lets no new messages in: the connection ends when nobody waits for a reply any more, and no pool gets it back.
+// Retire refuses new messages. The connection ends when no caller waits for a reply any more, and no pool gets
+// it back.
 func (c *Conn) Retire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.spoil()
-	c.last()
+	c.endIfIdle()
 }
 
-// spoil says that it takes no new messages, and that no pool gets it back. c.mu is held.
+// spoil refuses new messages, and keeps the connection from its pool. c.mu is held.
 func (c *Conn) spoil() { c.retired, c.aged = true, false }
 
-// last ends a retired connection for which nobody waits. c.mu is held.
-func (c *Conn) last() {
+// endIfIdle ends a retired connection without waiting callers. c.mu is held.
+func (c *Conn) endIfIdle() {
 	if c.retired && c.waiting == 0 {
 		c.failed(net.ErrClosed)
 	}
 }
 
-// silence is for how long a connection may owe a reply before it gets no new messages: the caller
-// that waited for it may have given up long before, and the next would wait in vain.
+// silence is the time without a reply after which a connection gets no new messages: the caller of the missing
+// reply may have given up long before, and the next caller would wait in vain.
 const silence = time.Second
 
-// load is how many callers wait for a reply; ok: it takes messages.
+// load returns the number of callers that wait for a reply; ok reports whether the connection takes messages.
 func (c *Conn) load() (n int, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,10 +123,11 @@ func (c *Conn) load() (n int, ok bool) {
 	return c.waiting, c.err == nil && !c.retired
 }
 
-// Do sends a message and waits for its replies, until ctx is done or patience (0: for ever) ends, which
-// is limit.ErrTimeout. Replies that come later are thrown away: the connection gets no new messages, and
-// ends when the last on it is answered or gives up. A redis.Error among the replies stands in its place.
-// They are the message's, which is gone after an error; but for errTakesNoMore.
+// Do sends a message and waits for its replies, until ctx ends or patience does (0: never). The end of patience
+// is limit.ErrTimeout. Later replies are thrown away: the connection gets no new messages, and ends when its
+// last message is answered or abandoned. A server's error stands among the replies, as a redis.Error. The
+// replies belong to the message. After an error the message must not be used again, except after
+// errTakesNoMore.
 func (c *Conn) Do(ctx context.Context, patience time.Duration, m *Message) ([]any, error) {
 	if err := c.send(ctx, patience, m, false); err != nil {
 		return nil, err
@@ -136,7 +135,7 @@ func (c *Conn) Do(ctx context.Context, patience time.Duration, m *Message) ([]an
 	return c.wait(ctx, m)
 }
 
-// wait waits for the replies to m, which was sent.
+// wait waits for the replies to m after send.
 func (c *Conn) wait(ctx context.Context, m *Message) ([]any, error) {
 	if ctx.Done() == nil {
 		<-m.done
@@ -144,21 +143,22 @@ func (c *Conn) wait(ctx context.Context, m *Message) ([]any, error) {
 	}
 	select {
 	case <-m.done:
-		return m.replies, m.err // after an error somebody may still be about to write it: it is not used again
+		return m.replies, m.err // after an error a goroutine may still write m: m is not used again
 	case <-ctx.Done():
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		m.late.Stop()
-		return nil, c.leave(m, limit.Cause(ctx))
+		m.timer.Stop()
+		return nil, c.abandon(m, limit.Cause(ctx))
 	}
 }
 
-// send puts a message behind the others. A caller that finds nobody writing writes: its own message
-// at once, if it is alone. The connection may take no more (errTakesNoMore), or only the last of one who has sent
-// something before; then it takes nothing new.
+// send puts a message behind the others. A caller writes the pending messages if no goroutine does: a lone
+// message at once. With last, send retires the connection, and works on a retired one too: the caller has sent
+// earlier messages over it. Without last, send returns errTakesNoMore for a retired connection. It always does
+// for an ended one.
 func (c *Conn) send(ctx context.Context, patience time.Duration, m *Message, last bool) error {
 	if ctx.Err() != nil {
-		m.free()
+		m.recycle()
 		return unsent(limit.Cause(ctx))
 	}
 	c.mu.Lock()
@@ -166,7 +166,7 @@ func (c *Conn) send(ctx context.Context, patience time.Duration, m *Message, las
 		c.mu.Unlock()
 		return errTakesNoMore
 	}
-	m.waits(c, patience)
+	m.startTimer(c, patience)
 	c.retired = c.retired || last
 	c.waiting++
 	c.pending = append(c.pending, m)
@@ -184,8 +184,8 @@ func (c *Conn) send(ctx context.Context, patience time.Duration, m *Message, las
 	return nil
 }
 
-// gather waits for messages that are about to come, as long as others are at work and some do. c.mu is held, but not while
-// it waits.
+// gather lets more messages join the next write, as long as there are replies to come and messages still arrive. c.mu is
+// held, but not during the wait.
 func (c *Conn) gather() {
 	for n := 0; len(c.sent) > 0 && n < len(c.pending); {
 		n = len(c.pending)
@@ -195,8 +195,8 @@ func (c *Conn) gather() {
 	}
 }
 
-// write writes what is pending. c.mu is held, but not while it writes. more: there is something
-// again, and the one that writes has to see to it.
+// write writes the pending messages. c.mu is held, but not during the write. more reports new pending messages:
+// the caller must call write again.
 func (c *Conn) write() (more bool) {
 	batch := c.pending
 	c.batch, c.pending = batch, c.batch[:0]
@@ -236,23 +236,23 @@ func (c *Conn) writeRest() {
 	}
 }
 
-// leave is the end of the wait for m. c.mu is held.
-func (c *Conn) leave(m *Message, why error) error {
-	if m.err != nil || m.replies != nil { // it was answered at the same moment
+// abandon ends the wait for m, and returns its error. c.mu is held.
+func (c *Conn) abandon(m *Message, why error) error {
+	if m.err != nil || m.replies != nil { // m was answered at the same moment
 		return why
 	}
 	c.waiting--
-	defer c.last()
-	m.left = true // its replies are thrown away
+	defer c.endIfIdle()
+	m.abandoned = true // the replies are thrown away
 	if i := slices.Index(c.pending, m); i >= 0 {
 		c.pending = slices.Delete(c.pending, i, i+1)
 		return unsent(why)
 	}
-	c.spoil() // it may be silent, whoever asks
+	c.spoil() // the connection may be silent for the other callers too
 	return why
 }
 
-// read hands each message its replies, as long as any are owed.
+// read hands each message its replies, as long as there are replies to come.
 func (c *Conn) read() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -263,7 +263,7 @@ func (c *Conn) read() {
 	c.shut()
 }
 
-// readOne hands m, the oldest, its replies. c.mu is held, but not while it reads.
+// readOne hands m, the oldest message, its replies. c.mu is held, but not during the read.
 func (c *Conn) readOne(m *Message) {
 	c.mu.Unlock()
 	replies, err := c.replies(m)
@@ -274,19 +274,19 @@ func (c *Conn) readOne(m *Message) {
 	if c.err != nil {
 		return
 	}
-	left := stuck(m.names, replies)
+	refusal := stuck(m.names, replies)
 	c.sent[0] = nil
 	if c.sent = c.sent[1:]; len(c.sent) == 0 {
 		c.sent = nil
 	}
 	c.answer(m, replies, nil)
-	if left != nil {
-		c.failed(left)
+	if refusal != nil {
+		c.failed(refusal)
 	}
-	c.last()
+	c.endIfIdle()
 }
 
-// replies are m's.
+// replies reads the replies to m.
 func (c *Conn) replies(m *Message) ([]any, error) {
 	replies := m.one[:]
 	if n := len(m.names); n != 1 {
@@ -305,8 +305,8 @@ func (c *Conn) replies(m *Message) ([]any, error) {
 	return replies, nil
 }
 
-// stuck is the refusal of an EXEC that may have left the connection in MULTI, where others' commands
-// would be queued: Redis 2.0 to 2.4 do that when their memory is full.
+// stuck returns the refusal of an EXEC if it may have left the connection in MULTI, where the commands of other
+// messages would be queued: Redis 2.0 to 2.4 do so when their memory is full.
 func stuck(names []string, replies []any) error {
 	for i, name := range names {
 		if e, refused := replies[i].(redis.Error); refused && strings.EqualFold(name, "EXEC") && !answer.ExecAborted(e) {
@@ -318,7 +318,7 @@ func stuck(names []string, replies []any) error {
 
 // answer ends m. c.mu is held.
 func (c *Conn) answer(m *Message, replies []any, err error) {
-	if m.left {
+	if m.abandoned {
 		return
 	}
 	m.replies, m.err = replies, err
@@ -346,14 +346,14 @@ func (c *Conn) failed(err error) {
 	c.shut()
 }
 
-// shut closes what is over, when nobody reads or writes any more: a pool's connection must not be
-// closed under them. Until then it is killed, which ends their reading and writing. c.mu is held.
+// shut closes a connection that has ended. A pool's connection must not be closed during a read or write: shut
+// only kills it then, which ends both, and the last of them calls shut again. c.mu is held.
 func (c *Conn) shut() {
 	if c.err == nil || c.shutting {
 		return
 	}
 	if c.reading || c.writing {
-		if c.aged { // nothing is owed
+		if c.aged { // no replies are to come
 			return
 		}
 		redis.ReceiveContext(c.c, limit.Past) //nolint:errcheck // redigo closes the socket at once, for a deadline that has passed; a Do would write a pool's own state beside them
@@ -361,7 +361,7 @@ func (c *Conn) shut() {
 	}
 	c.shutting = true
 	whole, done := c.aged, c.done
-	go func() { // it may wait for the server
+	go func() { // Close may wait for the server
 		if !whole {
 			wire.Drop(c.c)
 		}

@@ -25,7 +25,7 @@ func say(names ...any) *Message {
 	return m
 }
 
-// Each gets its own replies, whoever else is on the connection.
+// Each caller gets its own replies over a shared connection.
 func TestEachItsOwn(t *testing.T) { synctest.Test(t, eachItsOwn) } // on a busy machine a second passes without a reply
 
 func eachItsOwn(t *testing.T) {
@@ -60,7 +60,7 @@ func eachItsOwn(t *testing.T) {
 	wg.Wait()
 }
 
-// A connection that breaks is told to everybody on it, and to nobody twice.
+// Every caller on a broken connection gets the error once.
 func TestBroken(t *testing.T) {
 	s := oldredis.Run(t, "7.0")
 	inner := s.Dial()
@@ -83,9 +83,8 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// A connection of a redigo Pool, which keeps a state of its own for each command that is sent, is killed
-// under those that write and read: all are told. Under the race detector this also says that nothing is
-// done beside them that redigo does not allow.
+// A connection of a redigo Pool keeps its own state for each command sent. It is killed during writes and reads, and
+// every caller gets the error. The race detector proves that the kill does nothing forbidden by redigo.
 func TestKilledUnderItsUsers(t *testing.T) {
 	for range 50 {
 		var server, users sync.WaitGroup
@@ -128,13 +127,13 @@ func TestKilledUnderItsUsers(t *testing.T) {
 	}
 }
 
-// What a server that is full leaves in MULTI is not used again; an EXEC that it aborted is over.
+// A connection that a full server leaves in MULTI is not used again. A connection after an aborted EXEC is.
 func TestRefusedExec(t *testing.T) {
 	for _, test := range []struct {
 		refusal string
 		ends    bool
 	}{
-		{"ERR command not allowed when used memory > 'maxmemory'", true}, // Redis 2.0 to 2.4 queue what follows
+		{"ERR command not allowed when used memory > 'maxmemory'", true}, // Redis 2.0 to 2.4 queue the following commands
 		{"EXECABORT Transaction discarded because of previous errors.", false},
 	} {
 		synctest.Test(t, func(t *testing.T) {

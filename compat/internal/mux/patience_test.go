@@ -15,7 +15,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
 
-// A silent server answers when it is told to.
+// silent imitates a server that answers on request only.
 type silent struct {
 	answers chan any
 	closed  chan struct{}
@@ -51,7 +51,7 @@ func (s *silent) end() {
 	}
 }
 
-// Each caller waits as long as it wants to, and no longer; a reply that comes later is nobody else's.
+// Each caller waits for its own patience and no longer. No other caller gets a late reply.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSilent()
@@ -98,8 +98,8 @@ func TestPatience(t *testing.T) {
 	})
 }
 
-// Whoever gives up when, also while a reply is being read: each gets its own reply in time, or is told
-// when its patience ends, and who waits longer does not notice.
+// Callers give up at any moment, also while a reply is being read. Each caller gets its own reply in time, or an
+// error at the end of its patience. A caller that waits longer is not disturbed.
 func TestPatienceInAnyOrder(t *testing.T) {
 	for seed := range uint64(2000) {
 		synctest.Test(t, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestPatienceInAnyOrder(t *testing.T) {
 						t.Errorf("seed %d: the reply of %d came after %v, its patience was %v: it got %v, %v after %v", seed, i, due, patience, got, err, took)
 					}
 				})
-				synctest.Wait() // who comes first writes first
+				synctest.Wait() // the callers write in order
 			}
 			for i, due := range answers {
 				time.Sleep(due - time.Since(began))
@@ -140,7 +140,7 @@ func TestPatienceInAnyOrder(t *testing.T) {
 	}
 }
 
-// A server that takes nothing holds a caller up, who writes, for no longer than its patience.
+// A server that reads nothing holds up a writing caller for no longer than the caller's patience.
 func TestPatienceWhileWriting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
@@ -155,7 +155,7 @@ func TestPatienceWhileWriting(t *testing.T) {
 	})
 }
 
-// A connection that owes a reply for a second takes no new messages, however patient who waits is.
+// A connection takes no new messages after a second without a reply, even if its callers wait longer.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSilent()
@@ -182,18 +182,18 @@ func TestSilence(t *testing.T) {
 	})
 }
 
-// An idle connection goes back when it has its age, and nothing rings for it any more.
+// An idle connection goes back when its age comes. None of its timers fires after that.
 func TestIdleIsQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSilent()
 		c := New(s)
 		s.answers <- "v"
 		m := say("GET", "k")
-		m.home = new(sync.Pool)
+		m.pool = new(sync.Pool)
 		if _, err := c.Do(context.Background(), time.Minute, m); err != nil {
 			t.Fatal(err)
 		}
-		m.free()
+		m.recycle()
 		time.Sleep(age - time.Millisecond)
 		if _, ok := c.load(); !ok {
 			t.Error("it takes no messages, and is younger")
@@ -202,7 +202,7 @@ func TestIdleIsQuiet(t *testing.T) {
 		synctest.Wait()
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if len(s.closed) != 1 || m.late.Stop() || c.aging.Stop() {
+		if len(s.closed) != 1 || m.timer.Stop() || c.aging.Stop() {
 			t.Error("it is not at its end, or something rings")
 		}
 	})

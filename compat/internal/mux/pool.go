@@ -14,39 +14,39 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
 
-// A Pool is a few shared connections to one server. A connection that broke, is slow or leads to a
-// server of an earlier epoch is replaced; another one is made when those there are have much to do.
+// A Pool keeps a few shared connections to one server. It replaces a connection that broke, is slow, or leads
+// to a server of an earlier epoch. It makes another connection when the present ones have much to do.
 type Pool struct {
-	Borrow func(ctx context.Context, key string) (redis.Conn, error) // to be shared, for the key "", or by a Step that shares none
-	Epoch  func() uint64                                             // of the server; nil: there is but one
-	Whole  func() bool                                               // the server keeps transactions whole that are pipelined
-	Job    func() (done func())                                      // of the end of a connection; nil: nobody waits for that
+	Borrow func(ctx context.Context, key string) (redis.Conn, error) // borrows a connection to share (key ""), or for a Step about key
+	Epoch  func() uint64                                             // returns the server's epoch; nil: there is only one
+	Whole  func() bool                                               // reports whether the server keeps pipelined transactions whole
+	Job    func() (done func())                                      // begins the job of closing a connection; nil: no Close waits for that
 	Most   int
 
-	messages sync.Pool // not for all Pools together: one may live in a test's own time
+	messages sync.Pool // one for each Pool: a Pool in a test may have virtual time
 
-	mu      sync.Mutex
-	conns   []*Conn
-	dialing *dial // nil: no connection is being made
-	closed  bool
-	apart   atomic.Bool // each step borrows one
+	mu       sync.Mutex
+	conns    []*Conn
+	dialing  *dial // nil: no connection is being made
+	closed   bool
+	unshared atomic.Bool // each step borrows a connection
 }
 
-// A dial is a connection that is being made.
+// A dial makes a connection.
 type dial struct {
-	done chan struct{} // closed when it has been made, or could not be
-	err  error         // why not, if those that wait for it would get the same
-	stop func()        // gives it up; nil: its caller's context does
+	done chan struct{} // closed after success or failure
+	err  error         // the failure, if the other waiting callers would get the same
+	stop func()        // cancels the dial; nil: its caller's context does
 }
 
-// crowded is how many wait for replies on a connection when another one is worth making: below it one that is full saves
-// the server more system calls than a second reader gains.
+// crowded is the number of waiting callers from which on a second connection helps: with fewer, one full
+// connection saves the server more system calls than a second reader gains.
 const crowded = 128
 
-// growing is how long a connection for which nobody waits may take to be made.
+// growing limits a dial without a waiting caller.
 const growing = 5 * time.Second
 
-// Get returns the connection that has least to do, and what is left of patience (0: it has no end).
+// Get returns the least busy connection, and the rest of patience (0: it has no end).
 func (p *Pool) Get(ctx context.Context, patience time.Duration) (*Conn, time.Duration, error) {
 	p.mu.Lock()
 	c := p.best(ctx)
@@ -57,7 +57,7 @@ func (p *Pool) Get(ctx context.Context, patience time.Duration) (*Conn, time.Dur
 	return within(ctx, patience, p.wait)
 }
 
-// within calls get, which takes no longer than patience, and returns what is left of that.
+// within calls get with a limit of patience, and returns the rest of patience.
 func within[T any](ctx context.Context, patience time.Duration, get func(context.Context) (T, error)) (got T, left time.Duration, err error) {
 	if patience == 0 {
 		got, err = get(ctx)
@@ -70,7 +70,7 @@ func within[T any](ctx context.Context, patience time.Duration, get func(context
 	return got, max(limit.Left(until), 1), limit.Because(bounded, err)
 }
 
-// wait waits for a connection, and makes one if nobody does.
+// wait waits for a connection. It makes a connection if no other caller does.
 func (p *Pool) wait(ctx context.Context) (*Conn, error) {
 	for {
 		p.mu.Lock()
@@ -100,13 +100,13 @@ func (p *Pool) wait(ctx context.Context) (*Conn, error) {
 	}
 }
 
-// begin is before dial. p.mu is held.
+// begin notes a dial before its call. p.mu is held.
 func (p *Pool) begin(stop func()) *dial {
 	p.dialing = &dial{done: make(chan struct{}), stop: stop}
 	return p.dialing
 }
 
-// dial makes a connection. That it was given up says nothing to those who have more time.
+// dial makes a connection. It does not pass the end of ctx on to other callers: they have more time.
 func (p *Pool) dial(ctx context.Context, d *dial) (*Conn, error) {
 	epoch := p.epoch()
 	c, err := p.Borrow(ctx, "")
@@ -130,8 +130,8 @@ func (p *Pool) dial(ctx context.Context, d *dial) (*Conn, error) {
 	return shared, nil
 }
 
-// best is the connection that has least to do; nil: there is none. If even that has much to do, another
-// one is made in the background: a Dial that hangs holds up nobody who has a connection. p.mu is held.
+// best returns the least busy connection, or nil. If even that connection has much to do, best makes another
+// one in the background: a hanging Dial must not hold up callers with a connection. p.mu is held.
 func (p *Pool) best(ctx context.Context) *Conn {
 	best, load := p.idlest()
 	if best != nil && load >= crowded && len(p.conns) < p.Most && p.dialing == nil {
@@ -139,7 +139,7 @@ func (p *Pool) best(ctx context.Context) *Conn {
 		d := p.begin(stop)
 		go func() {
 			defer stop()
-			p.dial(ctx, d) //nolint:errcheck // those that there are do
+			p.dial(ctx, d) //nolint:errcheck // the present connections serve
 		}()
 	}
 	return best
@@ -152,7 +152,7 @@ func (p *Pool) epoch() uint64 {
 	return p.Epoch()
 }
 
-// idlest is the connection with the fewest callers; those that take no more are forgotten.
+// idlest returns the connection with the fewest callers. It forgets connections that take no more messages.
 func (p *Pool) idlest() (best *Conn, load int) {
 	epoch := p.epoch()
 	p.conns = slices.DeleteFunc(p.conns, func(c *Conn) bool {
@@ -169,7 +169,7 @@ func (p *Pool) idlest() (best *Conn, load int) {
 	return best, load
 }
 
-// Doubt is told that a connection to the server turned out to be dead: those that are here may be as dead.
+// Doubt retires all connections after a connection to the server turned out to be dead: they may be dead too.
 func (p *Pool) Doubt() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,12 +179,12 @@ func (p *Pool) Doubt() {
 	p.conns = nil
 }
 
-// Close ends all connections. Each Step borrows one from then on.
+// Close ends all connections. From then on each Step borrows a connection.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
-	p.apart.Store(true)
+	p.unshared.Store(true)
 	if d := p.dialing; d != nil && d.stop != nil {
 		d.stop()
 	}
@@ -194,14 +194,14 @@ func (p *Pool) Close() {
 	p.conns = nil
 }
 
-// do sends m over one of the connections, or over this one as the last, and returns it. One that took its last message
-// since it was chosen is nobody's fault: another one is chosen.
+// do sends m over one of the connections, and returns the connection too. If over is set, m is the last message
+// on over. If a chosen connection takes no more messages, do chooses another.
 func (p *Pool) do(ctx context.Context, m *Message, patience time.Duration, over *Conn) (replies []any, _ *Conn, err error) {
 	last := over != nil
 	for {
 		if !last {
 			if over, patience, err = p.Get(ctx, patience); err != nil {
-				m.free()
+				m.recycle()
 				return nil, nil, unsent(err)
 			}
 		}
@@ -223,6 +223,6 @@ func (p *Pool) message() *Message {
 		return m
 	}
 	m := NewMessage()
-	m.home = &p.messages
+	m.pool = &p.messages
 	return m
 }

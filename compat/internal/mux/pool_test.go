@@ -14,8 +14,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
-// Another connection is made beside those that have much to do, and holds up nobody: not even if its Dial
-// hangs. Close gives it up.
+// The Pool makes another connection beside busy ones. Its Dial holds up no caller, even if it hangs. Close
+// cancels the Dial.
 func TestGrowingHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := newSilent()
@@ -31,7 +31,7 @@ func TestGrowingHoldsUpNobody(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range crowded + 3 {
 			if i == crowded {
-				synctest.Wait() // so many wait now
+				synctest.Wait() // until all of them wait
 			}
 			all.Go(func() {
 				began := time.Now()
@@ -56,7 +56,7 @@ func TestGrowingHoldsUpNobody(t *testing.T) {
 	})
 }
 
-// What the wait for a connection took is no longer left for the replies.
+// The wait for a connection shortens the wait for the replies.
 func TestOnePatienceForAll(t *testing.T) {
 	for name, command := range map[string]string{"shared": "GET", "of its own": "BLPOP"} {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestOnePatienceForAll(t *testing.T) {
 	}
 }
 
-// A timed connection says how long it was to wait.
+// A timed connection reports the limits of its waits.
 type timed struct {
 	*silent
 	limit *time.Duration
@@ -90,7 +90,7 @@ func (c *timed) DoWithTimeout(d time.Duration, _ string, _ ...any) (any, error) 
 	return nil, limit.ErrTimeout
 }
 
-// A Dial that ends with the patience of the step that began it tells only that one, and not as the caller's own end.
+// A Dial that ends with the patience of its step gives the error to this step only, and not as the caller's own end.
 func TestADialThatWasGivenUpIsItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newSilent()
@@ -122,14 +122,14 @@ func TestADialThatWasGivenUpIsItsOwn(t *testing.T) {
 	})
 }
 
-// Connections that end all the time, for their age or because one was dead, cost no step anything: another one is there, or
-// is made.
+// No step fails when connections end all the time, for their age or for another dead one: the Pool has or makes
+// another connection.
 func TestEndsBesideSteps(t *testing.T) {
 	s := oldredis.Run(t, "7.0")
 	p := &Pool{Most: 2, Whole: func() bool { return true }, Borrow: func(context.Context, string) (redis.Conn, error) { return s.Dial(), nil }}
 	var over atomic.Bool
 	var steps, ends sync.WaitGroup
-	for i, end := range []func(*Conn){(*Conn).Retire, func(c *Conn) { c.mu.Lock(); c.ages(); c.last(); c.mu.Unlock() }} {
+	for i, end := range []func(*Conn){(*Conn).Retire, func(c *Conn) { c.mu.Lock(); c.retireAged(); c.endIfIdle(); c.mu.Unlock() }} {
 		ends.Go(func() {
 			for !over.Load() {
 				if c, _, err := p.Get(context.Background(), 0); err != nil {
@@ -157,7 +157,7 @@ func TestEndsBesideSteps(t *testing.T) {
 	p.Close()
 }
 
-// A connection that leads to a server which can't serve us is shared no more.
+// A connection to a server that can't serve us is shared no more.
 func TestElsewhereIsNotShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var dials atomic.Int32

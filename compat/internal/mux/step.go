@@ -11,20 +11,20 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 )
 
-// A Step is one caller's view of a Pool, as a redis.Conn: each write is a message. A write that
-// needs a connection which nobody shares, for a WATCH or to block, borrows one, and all that follows
-// goes over it. What is not known to need nothing of its connection may ask about the writes before it,
-// as WAIT does: it goes over the one that they went over, which is shared no more.
+// A Step gives one caller a Pool as a redis.Conn: each write is a message. A write with a WATCH or a blocking
+// command needs an unshared connection: the Step borrows a connection, and uses it for all later writes. An
+// unknown command may depend on the writes before it, as WAIT does. It goes over the same connection as these
+// writes, and the connection is shared no more.
 type Step struct {
 	pool *Pool
-	key  string // that it is about
+	key  string
 
-	conn    redis.Conn // borrowed; nil: it needs none yet
-	on      *Conn      // that the last of its writes went over which changed something; nil: none is shared
+	conn    redis.Conn // borrowed; nil: not needed so far
+	on      *Conn      // the shared connection of the last write that can change a key; nil: none
 	m       *Message
 	replies []any
 	err     error
-	wrote   bool // something may have been written
+	wrote   bool // a command may have been written
 }
 
 var (
@@ -32,8 +32,8 @@ var (
 	_ redis.ConnWithTimeout = (*Step)(nil)
 )
 
-// shareable reports whether a command needs nothing of its connection and leaves nothing on it, and whether it can change
-// a key.
+// shareable reports whether a command neither depends on the state of its connection nor changes that state,
+// and whether it can change a key.
 func shareable(name string) (changes, yes bool) {
 	switch name {
 	case "", "ECHO", "EXISTS", "GET", "HGET", "HGETALL", "INFO", "LINDEX", "LLEN", "LRANGE", "MGET", "PING", "PTTL",
@@ -48,17 +48,17 @@ func shareable(name string) (changes, yes bool) {
 	return false, false
 }
 
-// A need is what commands need of a connection.
+// A need says which connections can run a command.
 type need int
 
 const (
-	nothing need = iota // nothing
-	writes              // nothing, and they may change a key
-	own                 // nobody else, from here on
-	same                // that of the writes before them
+	nothing need = iota // any connection
+	writes              // any connection; the command may change a key
+	own                 // an unshared connection, from here on
+	same                // the connection of the writes before
 )
 
-// needs is what name needs; in says, and is told, whether MULTI is open.
+// needs returns the need of a command. in reads and updates whether MULTI is open.
 func needs(name string, in *bool) need {
 	changes, known := shareable(name)
 	if !known {
@@ -87,7 +87,7 @@ func needs(name string, in *bool) need {
 	return same
 }
 
-// needs is what the message needs with name behind it.
+// needs returns the need of the message and name behind it.
 func (s *Step) needs(name string) need {
 	in, transacts, most := false, false, nothing
 	if s.m != nil {
@@ -102,10 +102,10 @@ func (s *Step) needs(name string) need {
 	return most
 }
 
-// Step is a Step that is about key.
+// Step returns a Step for key.
 func (p *Pool) Step(key string) Step { return Step{pool: p, key: key} }
 
-// Unsent reports that nothing of it was written.
+// Unsent reports whether the Step has written nothing.
 func (s *Step) Unsent() bool { return !s.wrote }
 
 func (s *Step) Err() error {
@@ -115,7 +115,7 @@ func (s *Step) Err() error {
 	return s.err
 }
 
-// Close returns the connection that it has borrowed.
+// Close returns the borrowed connection.
 func (s *Step) Close() error {
 	if s.conn != nil {
 		return s.conn.Close()
@@ -162,13 +162,13 @@ func (s *Step) do(ctx context.Context, limit time.Duration, name string, args []
 	need := s.needs(name)
 	switch {
 	case need == same && s.on != nil:
-		s.pool.apart.Store(true) // steps like it have one of their own from the start
-		return s.together(ctx, limit, need, name, args)
-	case s.conn == nil && need < own && !s.pool.apart.Load():
-		return s.together(ctx, limit, need, name, args)
+		s.pool.unshared.Store(true) // later steps borrow a connection from the start
+		return s.share(ctx, limit, need, name, args)
+	case s.conn == nil && need < own && !s.pool.unshared.Load():
+		return s.share(ctx, limit, need, name, args)
 	case s.conn == nil:
 		var err error
-		if limit, err = s.depart(ctx, limit); err != nil {
+		if limit, err = s.borrow(ctx, limit); err != nil {
 			return nil, err
 		}
 	}
@@ -182,15 +182,16 @@ func (s *Step) do(ctx context.Context, limit time.Duration, name string, args []
 	return s.conn.Do(name, args...)
 }
 
-// writesAnew notes that name goes over the borrowed connection: who asks about writes asks there, if it is one.
+// writesAnew notes a command over the borrowed connection. After a write there, a command like WAIT must go
+// there too.
 func (s *Step) writesAnew(name string) {
 	if in := true; s.on != nil && (needs(name, &in) == writes || !in) {
 		s.on = nil
 	}
 }
 
-// depart goes on over a borrowed connection, and returns what is left of the limit then.
-func (s *Step) depart(ctx context.Context, limit time.Duration) (left time.Duration, err error) {
+// borrow borrows a connection for the rest of the Step, and returns the rest of the limit.
+func (s *Step) borrow(ctx context.Context, limit time.Duration) (left time.Duration, err error) {
 	conn, left, err := within(ctx, limit, func(ctx context.Context) (redis.Conn, error) { return s.pool.Borrow(ctx, s.key) })
 	if err != nil {
 		s.err = unsent(err)
@@ -199,7 +200,7 @@ func (s *Step) depart(ctx context.Context, limit time.Duration) (left time.Durat
 	s.conn = conn
 	if m := s.m; m != nil {
 		s.m = nil
-		defer m.free()
+		defer m.recycle()
 		for name, args := range m.commands() {
 			if err := conn.Send(name, slices.Clone(args)...); err != nil {
 				return 0, err
@@ -210,8 +211,8 @@ func (s *Step) depart(ctx context.Context, limit time.Duration) (left time.Durat
 	return left, nil
 }
 
-// together sends the message over a shared connection.
-func (s *Step) together(ctx context.Context, limit time.Duration, need need, name string, args []any) (any, error) {
+// share sends the message over a shared connection.
+func (s *Step) share(ctx context.Context, limit time.Duration, need need, name string, args []any) (any, error) {
 	m := s.m
 	if s.m = nil; m == nil {
 		m = s.pool.message()
@@ -220,7 +221,7 @@ func (s *Step) together(ctx context.Context, limit time.Duration, need need, nam
 		m.Add(name, args...)
 	}
 	if len(m.names) == 0 {
-		m.free()
+		m.recycle()
 		return []any{}, nil
 	}
 	var over *Conn
@@ -237,15 +238,15 @@ func (s *Step) together(ctx context.Context, limit time.Duration, need need, nam
 		return nil, err
 	}
 	s.wrote = true
-	if name == "" && len(replies) == 1 { // in the message's own room, and wanted longer
+	if name == "" && len(replies) == 1 { // out of the message's room, which is used again
 		replies = []any{replies[0]}
 	}
 	reply, err := answer.Do(name, replies)
-	m.free()
+	m.recycle()
 	return reply, err
 }
 
-// Receive is for commands that were sent before: each of them is a message.
+// Receive returns the next reply to the commands of Send.
 func (s *Step) Receive() (any, error) { return s.ReceiveWithTimeout(0) }
 
 func (s *Step) ReceiveContext(ctx context.Context) (any, error) { return s.receive(ctx, 0) }

@@ -25,14 +25,18 @@ import (
 
 const ttl = 10 * time.Second
 
-// everywhere runs f on each version that the lock is safe on.
-func everywhere(t *testing.T, f func(t *testing.T, s *oldredis.Server)) {
+// onEach calls f for each version on which the lock is safe.
+func onEach(t *testing.T, f func(t *testing.T, version string)) {
 	for _, v := range oldredis.Versions() {
-		if v == "1.2" || v == "2.0" {
-			continue
+		if v != "1.2" && v != "2.0" {
+			t.Run(v, func(t *testing.T) { f(t, v) })
 		}
-		t.Run(v, func(t *testing.T) { f(t, oldredis.Run(t, v)) })
 	}
+}
+
+// everywhere runs f on each version.
+func everywhere(t *testing.T, f func(t *testing.T, s *oldredis.Server)) {
+	onEach(t, func(t *testing.T, version string) { f(t, oldredis.Run(t, version)) })
 }
 
 func named(token string) rwlock.Options {
@@ -671,29 +675,6 @@ func TestNothingStays(t *testing.T) {
 		s.Advance(24*time.Hour + time.Second)
 		if n := do(t, s, "DBSIZE"); n != int64(0) {
 			t.Errorf("%v keys a day after a crash: %v", n, do(t, s, "KEYS", "*"))
-		}
-	})
-}
-
-// Fences grow through readers and writers alike, and a lease that is adopted
-// draws a new one.
-func TestFence(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *oldredis.Server) {
-		o := rwlock.Options{Fence: true}
-		last := int64(0)
-		for _, a := range []protocol.Algorithm{rwlock.Read{Options: o}, rwlock.Write{Options: o}, rwlock.Read{Options: o}} {
-			l := acquire(t, s, a, ttl)
-			adopted := l
-			adopted.Fence = 0
-			next, err := extendAt(s.Dial(), a, s.Now(), adopted, ttl)
-			if err != nil || l.Fence <= last || next.Fence <= l.Fence {
-				t.Errorf("%T: fences %d, %d after %d, %v", a, l.Fence, next.Fence, last, err)
-			}
-			if again, err := extendAt(s.Dial(), a, s.Now(), next, ttl); err != nil || again.Fence != next.Fence {
-				t.Errorf("%T: fence %d after an extension, was %d, %v", a, again.Fence, next.Fence, err)
-			}
-			last = next.Fence
-			release(t, s, a, next, nil)
 		}
 	})
 }

@@ -174,29 +174,6 @@ func TestWaitersAskAgain(t *testing.T) {
 	})
 }
 
-// A fair lock lets both in, if both want more of it than there is.
-func TestFairUnderBoth(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *oldredis.Server) {
-		t.Parallel()
-		start := s.Now()
-		var players []*player
-		for i := range 20 {
-			at := start.Add(time.Duration(i) * 500 * time.Millisecond)
-			players = append(players, &player{a: rwlock.Read{}, from: at, work: time.Second}, &player{a: rwlock.Write{}, from: at, work: time.Second})
-		}
-		play(t, s, 15*time.Second, players)
-		var in [2]int
-		for i, p := range players {
-			if !p.got.IsZero() {
-				in[i%2]++
-			}
-		}
-		if in != [2]int{20, 9} {
-			t.Errorf("within 15 s %d of 20 readers and %d of 20 writers got in, want all and 9", in[0], in[1])
-		}
-	})
-}
-
 // Of two writers that wait one takes its own word with it, and leaves the
 // other's: new readers go on waiting.
 func TestTwoWritersWait(t *testing.T) {

@@ -22,18 +22,13 @@ import (
 
 // inBubble runs f on each version, in a bubble of its own time.
 func inBubble(t *testing.T, f func(t *testing.T, s *oldredis.Server)) {
-	for _, v := range oldredis.Versions() {
-		if v == "1.2" || v == "2.0" {
-			continue
-		}
-		t.Run(v, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := must.Get(oldredis.New(v, oldredis.Options{Clock: clock.New()}))(t)
-				defer s.Close()
-				f(t, s)
-			})
+	onEach(t, func(t *testing.T, version string) {
+		synctest.Test(t, func(t *testing.T) {
+			s := must.Get(oldredis.New(version, oldredis.Options{Clock: clock.New()}))(t)
+			defer s.Close()
+			f(t, s)
 		})
-	}
+	})
 }
 
 // client is a Locker of a process of its own. Its network can be taken away.

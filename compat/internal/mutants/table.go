@@ -57,7 +57,7 @@ var (
 	getset = tested("getsetlock", "^Test([^CM]|Classic)")
 	tx     = tested("txlock", "^Test([^CM]|Classic|Check)")
 	set    = tested("compat/setlock", "")
-	rw     = tested("compat/rwlock", "^Test([^CLMSFP]|Fence|Foreign|Plain|Skewed)")
+	rw     = tested("compat/rwlock", "^Test[^CLM]")
 	slots  = tested("compat/semaphore", "AtMost|Limit|Others|Lost")
 	three  = simulation("-lock", "semaphore tx:guarded")
 

@@ -138,11 +138,11 @@ type Source struct {
 	// the present epoch.
 	Since func(key string) uint64
 
-	// Prompt says that Get never outlasts its context, and does not wait if that has no end. Else
+	// Bounded says that Get never outlasts its context, and does not wait if that has no end. Else
 	// the engine calls it in the background, at the cost of some microseconds, so that a Dial can't
 	// hold up a step. What a step had no time to wait for is the next one's: at most one Get goes on
 	// for nobody, and while it hangs, no other begins.
-	Prompt bool
+	Bounded bool
 
 	// Idle is how many connections a pool keeps for later; nil: that is not known. When one of them does
 	// not answer, those that are idle with it are closed, for they may be as dead.
@@ -205,10 +205,10 @@ type Grant struct {
 
 	Lease
 
-	// Or are the values that Key may hold instead of Value, in a part of a lock that is made of
+	// OtherValues are the values that Key may hold instead of Value, in a part of a lock that is made of
 	// several: the outcome of an extension is unknown. [Settled] extends and releases the lease by
 	// the value that it finds.
-	Or []string
+	OtherValues []string
 
 	// Rotate asks the next extension to put a new value on the key. The extension of a lock made of
 	// several leaves it set while one of the parts still has its old value.

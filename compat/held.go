@@ -189,7 +189,7 @@ func (l *held) saw(err error) {
 func (l *held) lost(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return lostToo(l.lease.Key, &l.state, l.why, err)
+	return withLoss(l.lease.Key, &l.state, l.why, err)
 }
 
 // begin waits for its turn to do a step, as long as ctx lets it. tryBegin does not wait.

@@ -59,8 +59,8 @@ var ifEqServers = map[string][]string{
 var ifEqChanges = map[string]protocol.Change{
 	"extended":     {TTL: time.Hour},
 	"rotated":      {TTL: time.Hour, Next: "next"},
-	"drawn":        {TTL: time.Hour, Draw: true},
-	"both":         {TTL: time.Hour, Next: "next", Draw: true},
+	"drawn":        {TTL: time.Hour, TakeFence: true},
+	"both":         {TTL: time.Hour, Next: "next", TakeFence: true},
 	"released":     {},
 	"besides":      {TTL: time.Hour, Do: []protocol.Cmd{{"INCR", "n"}}},
 	"whole":        {TTL: time.Hour, Whole: true},
@@ -116,7 +116,7 @@ func TestIfEq(t *testing.T) {
 					case name == "released" && ttl == -2:
 					case held != want || ttl != 3600:
 						t.Errorf("it holds %q for %d s, want %q", held, ttl, want)
-					case ch.Draw && (len(replies) != 2 || replies[1] != drawn):
+					case ch.TakeFence && (len(replies) != 2 || replies[1] != drawn):
 						t.Errorf("replies %v, want %v behind the first", replies, drawn)
 					}
 				})
@@ -178,7 +178,7 @@ func TestIfEqMany(t *testing.T) {
 		w := worded(s)
 		by := protocol.IfEq
 		_, errs := protocol.NewConn(c).RunAll([]protocol.Change{
-			{If: by, Key: "a", Value: "held", TTL: time.Hour, Draw: true}, {If: by, Key: "b", Value: "held", TTL: time.Hour},
+			{If: by, Key: "a", Value: "held", TTL: time.Hour, TakeFence: true}, {If: by, Key: "b", Value: "held", TTL: time.Hour},
 			{If: by, Key: "c", Value: "held"}, {If: by, Key: "d", Value: "held"}, {If: by, Key: "e", Value: ""}, {If: by, Key: "e", Value: "held", Next: "x"},
 		})
 		for i, want := range []error{nil, protocol.ErrLost, protocol.ErrLost, nil, protocol.ErrInvalid, protocol.ErrInvalid} {

@@ -52,7 +52,7 @@ func (p *echoes) GetContext(context.Context) (redis.Conn, error) { return &p.c, 
 // network.
 func BenchmarkOverhead(b *testing.B) {
 	s := compat.Pooled(&echoes{})
-	s.Prompt = true
+	s.Bounded = true
 	k := compat.NewOn(s, unchecked{}, compat.Options{NoRenew: true})
 	b.ReportAllocs()
 	for b.Loop() {

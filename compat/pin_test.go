@@ -28,7 +28,7 @@ var pinnable = []string{"getset:guarded", "tx:classic", "tx:guarded", "tx:rename
 // keeping is p, of which so many connections may be kept. They are not shared, as none of a cluster's are.
 func keeping(n int, p compat.Pool) compat.Source {
 	s := compat.Pooled(p)
-	s.Keep, s.Prompt = n, true
+	s.Keep, s.Bounded = n, true
 	return s
 }
 
@@ -394,7 +394,7 @@ func TestPinnedLostMessages(t *testing.T) {
 func TestPinnedInEachEpoch(t *testing.T) {
 	s := &succession{servers: []*oldredis.Server{oldredis.Run(t, "2.6"), oldredis.Run(t, "2.6")}}
 	source := s.source()
-	source.Keep, source.Prompt = 2, true
+	source.Keep, source.Bounded = 2, true
 	k := compat.NewOn(source, txlock.Renamed{}, compat.Options{NoRenew: true})
 	for _, stands := range []bool{false, true} {
 		s.epoch = 0

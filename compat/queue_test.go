@@ -664,7 +664,7 @@ func TestWaitersFailTogether(t *testing.T) {
 		return nil, slow
 	})
 	source := compat.Pooled(hook)
-	source.Prompt = true
+	source.Bounded = true
 	k = compat.NewOn(source, txlock.Renamed{}, compat.Options{NoRenew: true, Clock: w.clock})
 	var wg sync.WaitGroup
 	for range all {

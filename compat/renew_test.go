@@ -27,7 +27,7 @@ func TestRenewalOutlivesTheCaller(t *testing.T) {
 		}
 		defer s.Close()
 		source := compat.Pooled(s)
-		source.Prompt = true
+		source.Bounded = true
 		k := compat.NewOn(source, txlock.Renamed{}, compat.Options{})
 		ctx, cancel := context.WithCancel(t.Context())
 		l, err := k.TryLock(ctx, "k", ttl)

@@ -170,15 +170,15 @@ func (s *server) change(now time.Time, l Grant, ttl time.Duration) (Grant, proto
 		return l, ch, err
 	}
 	next := Grant{Lease: le, epoch: l.epoch}
-	next.Final = ch.Final && ch.By != nil || le.Value != l.Value || ch.Watches()
-	next.drew = ch.Draw || ch.After != nil // reading the key can't tell what else was to be done
+	next.Final = ch.Final && ch.Custom != nil || le.Value != l.Value || ch.Watches()
+	next.drew = ch.TakeFence || ch.After != nil // reading the key can't tell what else was to be done
 	return next, ch, nil
 }
 
 // extended returns the lease after an extension's replies.
 func (c *call) extended(l, next Grant, ch *protocol.Change, replies []any, err error) (Grant, error) {
 	err = lostOf(l.Key, ch, err)
-	if err == nil && ch.Draw {
+	if err == nil && ch.TakeFence {
 		next.Fence, err = c.Fence(ch.Key, replies[len(replies)-1])
 	}
 	if o := protocol.OutcomeOf(err); o == protocol.Refused || o == protocol.NotSent {
@@ -272,7 +272,7 @@ func (s *server) again(ctx context.Context, key string, do func(context.Context,
 func (s *server) Release(ctx context.Context, now func() time.Time, l Grant) (err error) {
 	ch := s.algo.Release(l.Lease)
 	defer func() { err = lostOf(l.Key, &ch, err) }()
-	if (l.Ambiguous || ch.By == nil && ch.If == protocol.Unguarded) && lease.Past(now(), l.Until) {
+	if (l.Ambiguous || ch.Custom == nil && ch.If == protocol.Unguarded) && lease.Past(now(), l.Until) {
 		return ranOut(l.Key)
 	}
 	t := tries{s: s, ctx: ctx, key: l.Key}

@@ -260,7 +260,7 @@ func (s *resolver) release(ctx context.Context, h holder) (err error) {
 	}
 	if _, several := h.value(1); several && ctx.Err() == nil { // which of them it holds is worth a look
 		if _, err := s.read(ctx, h); errors.Is(err, ErrLost) {
-			return s.settled(h, err)
+			return s.releaseError(h, err)
 		}
 	}
 	l := h.current()
@@ -292,7 +292,7 @@ func (s *resolver) release(ctx context.Context, h holder) (err error) {
 	switch {
 	case unknown == nil:
 		h.on(lease.Event{Kind: lease.ReleaseNotOurs}, l)
-		return s.settled(h, err)
+		return s.releaseError(h, err)
 	case sent:
 		h.on(lease.Event{Kind: lease.ReleaseUnknown}, l)
 	default:
@@ -301,9 +301,9 @@ func (s *resolver) release(ctx context.Context, h holder) (err error) {
 	return h.lost(unknown)
 }
 
-// settled returns the error of a release after it found nothing of ours. It returns nil if an earlier release of
+// releaseError returns the error of a release after it found nothing of ours. It returns nil if an earlier release of
 // ours had got through.
-func (s *resolver) settled(h holder, err error) error {
+func (s *resolver) releaseError(h holder, err error) error {
 	if errors.Is(h.over(), ErrReleased) {
 		return nil
 	}

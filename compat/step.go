@@ -239,7 +239,7 @@ func (s *server) stock(key string) *stock.Stock {
 	defer s.mu.Unlock()
 	g := s.group(key)
 	if s.stocks[g] == nil {
-		st := &stock.Stock{Most: s.keeps, Prompt: s.source.Prompt, Idle: s.source.Idle, Full: s.source.full, Epoch: s.source.Epoch}
+		st := &stock.Stock{Most: s.keeps, Prompt: s.source.Bounded, Idle: s.source.Idle, Full: s.source.full, Epoch: s.source.Epoch}
 		if s.jobs != nil {
 			st.Run, st.Still = s.jobs.Run, !s.jobs.Attended()
 		}
@@ -264,7 +264,7 @@ func (s *server) keep(jobs *cleaning.Jobs) {
 		return
 	}
 	s.keeps = s.source.Keep
-	if s.keeps == 0 || s.source.Prompt || s.traits.Check == nil {
+	if s.keeps == 0 || s.source.Bounded || s.traits.Check == nil {
 		return
 	}
 	most := min((s.keeps+1)/2, 4)

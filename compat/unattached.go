@@ -21,7 +21,7 @@ type unattached struct {
 
 func newUnattached(l Grant, ttl time.Duration, now time.Time) *unattached {
 	h := &unattached{lease: l, state: lease.New(claimOf(l, ttl), false, now)}
-	for _, v := range slices.Backward(l.Or) { // the likeliest was asked for last
+	for _, v := range slices.Backward(l.OtherValues) { // the likeliest was asked for last
 		e := lease.Event{Kind: lease.Unknown, At: now, Claim: claimOf(l, ttl)}
 		e.Claim.Value = v
 		h.state.On(e)
@@ -36,7 +36,7 @@ func claimOf(l Grant, ttl time.Duration) lease.Claim {
 func (h *unattached) current() Grant             { return believed(h.lease, &h.state) }
 func (h *unattached) value(i int) (string, bool) { return h.state.Value(i) }
 func (h *unattached) over() error                { return overError(h.lease.Key, &h.state, h.why) }
-func (h *unattached) lost(err error) error       { return lostToo(h.lease.Key, &h.state, h.why, err) }
+func (h *unattached) lost(err error) error       { return withLoss(h.lease.Key, &h.state, h.why, err) }
 func (h *unattached) saw(err error)              { h.why = err }
 
 func (h *unattached) on(e lease.Event, l Grant) lease.Verdict {
@@ -106,9 +106,9 @@ func causeError(key string, s *lease.State, why error) error {
 	return e
 }
 
-// lostToo adds the loss of the lock and its reason to a release's error. Whatever became of the release, the work
+// withLoss adds the loss of the lock and its reason to a release's error. Whatever became of the release, the work
 // under a lost lock may have overlapped.
-func lostToo(key string, s *lease.State, why, err error) error {
+func withLoss(key string, s *lease.State, why, err error) error {
 	if s.Cause() != lease.Lost {
 		return err
 	}
@@ -124,16 +124,16 @@ func lostToo(key string, s *lease.State, why, err error) error {
 	return fmt.Errorf("%w: %w", overError(key, s, why), err)
 }
 
-// either adds every other value that the key may hold to l.
-func (h *unattached) either(l Grant) Grant {
-	l.Or = nil
+// withOtherValues adds every other value that the key may hold to l.
+func (h *unattached) withOtherValues(l Grant) Grant {
+	l.OtherValues = nil
 	for i := 0; ; i++ {
 		v, ok := h.value(i)
 		if !ok {
 			return l
 		}
 		if v != l.Value {
-			l.Or = append(l.Or, v)
+			l.OtherValues = append(l.OtherValues, v)
 		}
 	}
 }
@@ -172,22 +172,22 @@ func (b part) Acquire(ctx context.Context, now func() time.Time, key string, ttl
 }
 
 // Extend returns at least the standing lease with an error of outcome Unknown. If several values may stand,
-// Grant.Or lists the others.
+// Grant.OtherValues lists the others.
 func (b part) Extend(ctx context.Context, now func() time.Time, l Grant, ttl time.Duration) (Grant, error) {
 	h := newUnattached(l, ttl, now())
 	next, err := b.resolver(now).extend(ctx, h, extension{ttl: ttl, rotate: l.Rotate, redraw: l.Fence == 0})
 	switch protocol.OutcomeOf(err) {
 	case protocol.Done:
-		got := h.either(h.current())
+		got := h.withOtherValues(h.current())
 		got.Final, got.drew = next.Final, next.drew
 		got.Rotate = got.Rotate || l.Rotate && got.Value == l.Value && b.Abilities().Rotates
 		return got, nil
 	case protocol.Unknown:
 		next.Until = h.state.Until()
-		return h.either(next), err
+		return h.withOtherValues(next), err
 	}
 	if h.state.Rotate() && !errors.Is(err, ErrLost) { // an earlier try may have run
-		next := h.either(h.current())
+		next := h.withOtherValues(h.current())
 		return next, &UnknownError{Lease: next.Lease, Err: cause(err)}
 	}
 	return l, err

@@ -40,7 +40,7 @@ func newWorld(t *testing.T, version string) *world {
 // source is the server, which answers at once: no goroutine comes between a step and its clock.
 func (w *world) source() compat.Source {
 	s := compat.Pooled(w.server)
-	s.Prompt = true
+	s.Bounded = true
 	return s
 }
 

@@ -38,7 +38,7 @@ func (g Classic) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.D
 func (g Classic) takeover(c *protocol.Conn, now time.Time, l protocol.Lease, held string) (protocol.Lease, error) {
 	asked := l
 	asked.Ambiguous = true
-	w, err := c.Write(l.Key, protocol.Write{Do: []protocol.Cmd{{"GETSET", l.Key, l.Value}}, Draw: g.Fence})
+	w, err := c.Write(l.Key, protocol.Write{Do: []protocol.Cmd{{"GETSET", l.Key, l.Value}}, TakeFence: g.Fence})
 	if err != nil {
 		return asked, err
 	}

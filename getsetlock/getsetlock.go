@@ -98,7 +98,7 @@ func (o Options) take(c *protocol.Conn, now time.Time, l *protocol.Lease) (dead 
 // setnx tries to make the key. The number of an attempt that was refused is older than that
 // of the client that is next: only a winner keeps it.
 func (o Options) setnx(c *protocol.Conn, l *protocol.Lease) (won bool, err error) {
-	w, err := c.Write(l.Key, protocol.Write{Do: []protocol.Cmd{{"SETNX", l.Key, l.Value}}, Draw: o.Fence})
+	w, err := c.Write(l.Key, protocol.Write{Do: []protocol.Cmd{{"SETNX", l.Key, l.Value}}, TakeFence: o.Fence})
 	if err != nil {
 		return false, err
 	}
@@ -113,7 +113,7 @@ func (o Options) setnx(c *protocol.Conn, l *protocol.Lease) (won bool, err error
 func (o Options) extend(by protocol.Condition, now time.Time, l protocol.Lease, ttl time.Duration) (protocol.Lease, protocol.Change, error) {
 	next, err := o.Lease(l.Key, now, ttl)
 	next.Fence, next.How = l.Fence, l.How
-	return next, protocol.Change{If: by, Key: l.Key, Value: l.Value, Do: []protocol.Cmd{{"GETSET", l.Key, next.Value}}, Draw: o.Fence && l.Fence == 0}, err
+	return next, protocol.Change{If: by, Key: l.Key, Value: l.Value, Do: []protocol.Cmd{{"GETSET", l.Key, next.Value}}, TakeFence: o.Fence && l.Fence == 0}, err
 }
 
 // release returns the change that removes the key.

@@ -33,7 +33,7 @@ func (g Guarded) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.D
 	}
 	pins := !l.Ambiguous // a WATCH proves nothing if another client can write our value
 	for try := 0; try < 2; try++ {
-		w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{{"SETNX", key, l.Value}}, Draw: g.Fence, Pins: pins})
+		w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{{"SETNX", key, l.Value}}, TakeFence: g.Fence, Pins: pins})
 		if err != nil {
 			return l, err
 		}
@@ -41,7 +41,7 @@ func (g Guarded) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.D
 			l.Fence = w.Fence // the number of a refused attempt is older than that of the next client
 			return l, nil
 		}
-		seen := w.Seen
+		seen := w.Reading
 		held, exists, err := seen.Value(key)
 		if !seen.Watches() && err == nil {
 			held, exists, err = c.Watch(key)
@@ -59,7 +59,7 @@ func (g Guarded) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.D
 			}
 			return l, g.held(key, held)
 		}
-		w, err = c.Write(key, protocol.Write{Do: []protocol.Cmd{{"GETSET", key, l.Value}}, Exec: true, Draw: g.Fence, Pins: pins})
+		w, err = c.Write(key, protocol.Write{Do: []protocol.Cmd{{"GETSET", key, l.Value}}, Exec: true, TakeFence: g.Fence, Pins: pins})
 		switch {
 		case err != nil:
 			return l, err

@@ -51,7 +51,7 @@ func (g ListCAS) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.D
 
 // takeover replaces a dead value, held.
 func (g ListCAS) takeover(c *protocol.Conn, l protocol.Lease, held string) (protocol.Lease, error) {
-	replies, err := c.Run(protocol.Change{If: protocol.ListCAS, Key: l.Key, Value: held, Do: []protocol.Cmd{{"GETSET", l.Key, l.Value}}, Draw: g.Fence})
+	replies, err := c.Run(protocol.Change{If: protocol.ListCAS, Key: l.Key, Value: held, Do: []protocol.Cmd{{"GETSET", l.Key, l.Value}}, TakeFence: g.Fence})
 	switch {
 	case errors.Is(err, protocol.ErrLost):
 		return l, &protocol.HeldError{Key: l.Key}

@@ -72,7 +72,7 @@ func (t TwoKeys) change(l protocol.Lease, cmd protocol.Cmd, draw bool) protocol.
 	if draw {
 		cmds = append(cmds, protocol.Cmd{"INCR", protocol.Aux(l.Key, "fence")})
 	}
-	return protocol.Change{Key: l.Key, Value: l.Value, Draw: draw, By: func(c *protocol.Conn) ([]any, error) {
+	return protocol.Change{Key: l.Key, Value: l.Value, TakeFence: draw, Custom: func(c *protocol.Conn) ([]any, error) {
 		owner, deadline := dialect.Pair(l.Key)
 		gets := []protocol.Cmd{{"GET", owner}, {"GET", deadline}}
 		return c.CompareAndSet([]string{owner, deadline}, gets, func(replies []any) ([]protocol.Cmd, error) {

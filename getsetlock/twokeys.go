@@ -45,7 +45,7 @@ func (t TwoKeys) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.D
 	}
 	owner, deadline := dialect.Pair(key)
 	for try := 0; try < 2; try++ {
-		w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{{"MSETNX", owner, l.Value, deadline, until}}, Draw: t.Fence})
+		w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{{"MSETNX", owner, l.Value, deadline, until}}, TakeFence: t.Fence})
 		if err != nil {
 			return l, err
 		}
@@ -65,7 +65,7 @@ func (t TwoKeys) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.D
 			c.Unwatch()
 			return l, t.held(key, held)
 		}
-		w, err = c.Write(key, protocol.Write{Do: []protocol.Cmd{{"MSET", owner, l.Value, deadline, until}}, Exec: true, Draw: t.Fence})
+		w, err = c.Write(key, protocol.Write{Do: []protocol.Cmd{{"MSET", owner, l.Value, deadline, until}}, Exec: true, TakeFence: t.Fence})
 		if err == nil && w.Done == nil {
 			return l, t.held(key, pair{})
 		}

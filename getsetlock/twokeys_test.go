@@ -241,8 +241,8 @@ func TestTwoKeysMarginAndFence(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Fence = 0
-	if _, ch, err := a.Extend(noon, l, ttl, false); err != nil || !ch.Draw {
-		t.Errorf("an extension of what has no fence draws one: %v, %v", ch.Draw, err)
+	if _, ch, err := a.Extend(noon, l, ttl, false); err != nil || !ch.TakeFence {
+		t.Errorf("an extension of what has no fence draws one: %v, %v", ch.TakeFence, err)
 	} else if replies, err := conn.Run(ch); err != nil || replies[len(replies)-1].(int64) <= 1 {
 		t.Errorf("it drew %v, %v", replies, err)
 	}

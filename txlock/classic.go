@@ -34,7 +34,7 @@ func (k Classic) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.D
 	}
 	// The EXPIRE must not stand in the same MULTI: it would run for a refused attempt too and
 	// move the holder's end.
-	w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{{"SETNX", key, l.Value}}, Draw: k.Fence})
+	w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{{"SETNX", key, l.Value}}, TakeFence: k.Fence})
 	if err != nil {
 		return l, err
 	}
@@ -46,10 +46,10 @@ func (k Classic) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.D
 	if w, err = c.Write(key, protocol.Write{Do: []protocol.Cmd{expire}, Read: true, Pins: true}); err != nil {
 		return l, err // ours, without a TTL: the Locker extends it or releases it
 	}
-	if w.Done[0] == int64(0) || w.Seen.Gone(l.Value) {
+	if w.Done[0] == int64(0) || w.Reading.Gone(l.Value) {
 		return l, protocol.ErrLost
 	}
-	_, _, err = w.Seen.Value(key)
+	_, _, err = w.Reading.Value(key)
 	return l, err // not ErrLost, but ours for all we know: a cluster can refuse the GET alone
 }
 

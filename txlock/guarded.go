@@ -31,7 +31,7 @@ func (g Guarded) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.D
 		c.Unwatch()
 		return l, &protocol.HeldError{Key: key, Value: held}
 	}
-	w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{setex}, Exec: true, Draw: g.Fence, Pins: true})
+	w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{setex}, Exec: true, TakeFence: g.Fence, Pins: true})
 	switch {
 	case err != nil:
 		return l, err

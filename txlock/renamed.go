@@ -33,7 +33,7 @@ func (r Renamed) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.D
 	w, err := c.Write(key, protocol.Write{
 		Before: []protocol.Cmd{setex},
 		Do:     []protocol.Cmd{{"RENAMENX", tmp, name}},
-		Draw:   r.Fence,
+		TakeFence:   r.Fence,
 		After:  []protocol.Cmd{{"DEL", tmp}},
 		Read:   true,
 		Pins:   true,
@@ -49,7 +49,7 @@ func (r Renamed) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.D
 	case w.Done == nil: // nothing was watched; but if EXEC says so, it did not run
 		return l, protocol.ErrAborted
 	case w.Done[0] == int64(0):
-		return l, w.Seen.Refused(key)
+		return l, w.Reading.Refused(key)
 	}
 	l.Fence = w.Fence
 	return l, nil

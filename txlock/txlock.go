@@ -66,7 +66,7 @@ type Options struct {
 // Extend moves the end of l to now+ttl: by EXPIRE, or by SETEX if the token must be a new one.
 func (o Options) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
 	draws := o.Fence && l.Fence == 0 // adopted, or its number was lost with the reply
-	ch := protocol.Change{Key: l.Key, Value: l.Value, TTL: ttl, Whole: !o.Millis, Draw: draws}
+	ch := protocol.Change{Key: l.Key, Value: l.Value, TTL: ttl, Whole: !o.Millis, TakeFence: draws}
 	_, err := protocol.Whole(ttl, o.unit())
 	if rotate {
 		l.Value = o.value(l.Key, now)

@@ -105,7 +105,7 @@ func TestSecondExchangeIsNotSent(t *testing.T) {
 	s := oldredis.Run(t, "2.4")
 	full := errors.New("no connection is free")
 	lost := false
-	source := compat.Source{Prompt: true, Get: func(context.Context, string) (redis.Conn, error) {
+	source := compat.Source{Bounded: true, Get: func(context.Context, string) (redis.Conn, error) {
 		c := s.Dial()
 		return adapter.New(func(ctx context.Context, cmds []protocol.Cmd) ([]any, error) {
 			if cmds[0][0] == "EXPIRE" && !lost {
@@ -134,7 +134,7 @@ func TestSecondExchangeIsNotSent(t *testing.T) {
 func TestFirstExchangeIsNotSent(t *testing.T) {
 	s := oldredis.Run(t, "2.4")
 	full, asked := errors.New("no connection is free"), 0
-	source := compat.Source{Prompt: true, Get: func(context.Context, string) (redis.Conn, error) {
+	source := compat.Source{Bounded: true, Get: func(context.Context, string) (redis.Conn, error) {
 		return adapter.New(func(ctx context.Context, cmds []protocol.Cmd) ([]any, error) {
 			asked++
 			return nil, protocol.NotSent.Mark(full)

@@ -56,7 +56,7 @@ func (b OneKey) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Du
 	if exists {
 		l.How = protocol.TakenOver
 	}
-	w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{b.write(l, now)}, Exec: true, Draw: b.Fence, Pins: !l.Ambiguous})
+	w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{b.write(l, now)}, Exec: true, TakeFence: b.Fence, Pins: !l.Ambiguous})
 	switch {
 	case err != nil:
 		return l, err
@@ -98,7 +98,7 @@ func (b OneKey) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotat
 	}
 	next.Fence, next.How = l.Fence, l.How
 	ch := b.change(l, b.write(next, now))
-	ch.Draw = b.Fence && l.Fence == 0 // adopted, or its number was lost with the reply
+	ch.TakeFence = b.Fence && l.Fence == 0 // adopted, or its number was lost with the reply
 	return next, ch, nil
 }
 

@@ -115,7 +115,7 @@ func (b TwoNames) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rot
 	}
 	next.Value = join(values)
 	// Final: it writes to what an earlier one watches.
-	return next, protocol.Change{Key: l.Key, Value: l.Value, Draw: b.Fence && l.Fence == 0, Final: true, By: func(c *protocol.Conn) ([]any, error) {
+	return next, protocol.Change{Key: l.Key, Value: l.Value, TakeFence: b.Fence && l.Fence == 0, Final: true, Custom: func(c *protocol.Conn) ([]any, error) {
 		replies, err := b.ifOurs(c, both, l, b.drawn(both, l, cmds)...)
 		if err == nil && slices.Contains(replies, any(int64(0))) { // expired inside the transaction: before 6.0.9 WATCH does not notice
 			c.Run(b.Release(next)) //nolint:errcheck // what is left of it ends by itself
@@ -127,7 +127,7 @@ func (b TwoNames) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rot
 
 // Release releases both names. It may come late: it compares.
 func (b TwoNames) Release(l protocol.Lease) protocol.Change {
-	return protocol.Change{Key: l.Key, Value: l.Value, By: func(c *protocol.Conn) ([]any, error) {
+	return protocol.Change{Key: l.Key, Value: l.Value, Custom: func(c *protocol.Conn) ([]any, error) {
 		both, err := b.halves(l.Key)
 		if err != nil {
 			return nil, err
@@ -252,7 +252,7 @@ func (b TwoNames) repair(now time.Time, s protocol.State, ttl time.Duration) (pr
 		}
 		changes = append(changes, ch)
 	}
-	return protocol.Change{Key: s.Key, Value: s.Value, By: func(c *protocol.Conn) (replies []any, err error) {
+	return protocol.Change{Key: s.Key, Value: s.Value, Custom: func(c *protocol.Conn) (replies []any, err error) {
 		for _, ch := range changes {
 			if replies, err = c.Run(ch); !errors.Is(err, protocol.ErrLost) {
 				break

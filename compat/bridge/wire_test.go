@@ -211,7 +211,7 @@ func TestOneKeyAmbiguous(t *testing.T) {
 		b := bridge.OneKey{Options: getsetlock.Options{Dialect: d}}
 		s := oldredis.Run(t, "2.6")
 		sent := s.Record()
-		k := compat.NewOn(compat.Source{Get: compat.Pooled(s).Get, Keep: 2, Prompt: true}, b, compat.Options{NoRenew: true})
+		k := compat.NewOn(compat.Source{Get: compat.Pooled(s).Get, Keep: 2, Bounded: true}, b, compat.Options{NoRenew: true})
 		lock := must.Get(k.TryLock(t.Context(), "k", ttl))(t)
 		l := lock.Lease()
 		_, ch, err := b.Extend(noon, l, ttl, false)
@@ -234,8 +234,8 @@ func TestOneKeyShortOrAdopted(t *testing.T) {
 		t.Errorf("for 300 ms: %v, fence %d, %d s are left, want one", err, l.Fence, left)
 	}
 	l.Fence = 0 // as of one that was adopted
-	if _, ch, err := b.Extend(noon, l, ttl, false); err != nil || !ch.Draw {
-		t.Errorf("an extension of what has no fence draws one: %v, %v", ch.Draw, err)
+	if _, ch, err := b.Extend(noon, l, ttl, false); err != nil || !ch.TakeFence {
+		t.Errorf("an extension of what has no fence draws one: %v, %v", ch.TakeFence, err)
 	}
 }
 

@@ -271,7 +271,7 @@ func (pair) Inspect(c *protocol.Conn, now time.Time, key string) (compat.State, 
 }
 
 func (pair) Release(l compat.Lease) protocol.Change {
-	return protocol.Change{Key: l.Key, By: func(*protocol.Conn) ([]any, error) { return []any{int64(1)}, nil }}
+	return protocol.Change{Key: l.Key, Custom: func(*protocol.Conn) ([]any, error) { return []any{int64(1)}, nil }}
 }
 
 func (pair) Traits() protocol.Traits { return protocol.Traits{} }

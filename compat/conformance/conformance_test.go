@@ -99,7 +99,7 @@ func locks() []conformance.Algorithm {
 		all = append(all, list...)
 	}
 	for _, a := range all {
-		if _, ch, err := a.New(false).Extend(time.Now(), protocol.Lease{Key: "k", Value: "v"}, time.Minute, false); err == nil && ch.By == nil {
+		if _, ch, err := a.New(false).Extend(time.Now(), protocol.Lease{Key: "k", Value: "v"}, time.Minute, false); err == nil && ch.Custom == nil {
 			a.Name, a.Borrows = a.Name+"/borrows", true
 			all = append(all, a)
 		}

@@ -95,7 +95,7 @@ func (a bareDel) Release(l compat.Lease) protocol.Change {
 
 // by is a change that f carries out.
 func by(l compat.Lease, f func(c *protocol.Conn) ([]any, error)) protocol.Change {
-	return protocol.Change{Key: l.Key, Value: l.Value, By: f}
+	return protocol.Change{Key: l.Key, Value: l.Value, Custom: f}
 }
 
 // nothing is a change that sends nothing and says that it was done.

@@ -71,7 +71,7 @@ func (g GetSetClassic) takeover(c *protocol.Conn, now time.Time, keys []string, 
 // to another whose clock is fast: it must not overwrite that client's time.
 func (g GetSetClassic) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
 	keys, next, draws, err := restamp(g.Options, now, l, ttl)
-	return next, protocol.Change{Key: l.Key, Value: l.Value, Draw: draws, By: func(c *protocol.Conn) ([]any, error) {
+	return next, protocol.Change{Key: l.Key, Value: l.Value, TakeFence: draws, Custom: func(c *protocol.Conn) ([]any, error) {
 		all, err := read(c, keys)
 		if err == nil {
 			err = giveUp(c, all, l.Value)
@@ -92,7 +92,7 @@ func (g GetSetClassic) Extend(now time.Time, l protocol.Lease, ttl time.Duration
 
 // Release reads the keys and deletes ours. In between another client may take one (getset/paused-release).
 func (g GetSetClassic) Release(l protocol.Lease) protocol.Change {
-	return protocol.Change{Key: l.Key, Value: l.Value, By: func(c *protocol.Conn) ([]any, error) {
+	return protocol.Change{Key: l.Key, Value: l.Value, Custom: func(c *protocol.Conn) ([]any, error) {
 		keys, err := Split(l.Key)
 		if err != nil {
 			return nil, err

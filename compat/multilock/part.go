@@ -14,7 +14,7 @@ import (
 )
 
 // possible returns the values that a key may hold as ours, the likeliest first.
-func possible(part compat.Grant) []string { return append([]string{part.Value}, part.Or...) }
+func possible(part compat.Grant) []string { return append([]string{part.Value}, part.OtherValues...) }
 
 // heldBy reports whether st shows one of them, and until when.
 func heldBy(part compat.Grant, st protocol.State) (until time.Time, yes bool) {
@@ -49,7 +49,7 @@ func list(parts []compat.Grant) string {
 // engine is the first key's: that is asked for before the others.
 func joined(key string, parts []compat.Grant) compat.Grant {
 	l := parts[0]
-	l.Key, l.Until, l.Fence, l.How, l.Ambiguous, l.Or, l.Rotate = key, time.Time{}, 0, protocol.Free, true, nil, false
+	l.Key, l.Until, l.Fence, l.How, l.Ambiguous, l.OtherValues, l.Rotate = key, time.Time{}, 0, protocol.Free, true, nil, false
 	for _, p := range parts {
 		l.Until = earliest(l.Until, p.Until)
 		if p.How != protocol.Free && p.How != "" {
@@ -77,7 +77,7 @@ func (b *inTurn) split(l compat.Grant) ([]compat.Grant, error) {
 			of[n] = unescapeValue.Replace(v)
 		}
 		parts[i] = l
-		parts[i].Key, parts[i].Value, parts[i].Or, parts[i].Ambiguous = k, of[0], of[1:], b.ambiguous.Load()
+		parts[i].Key, parts[i].Value, parts[i].OtherValues, parts[i].Ambiguous = k, of[0], of[1:], b.ambiguous.Load()
 	}
 	return parts, nil
 }
@@ -113,7 +113,7 @@ type counter struct{ protocol.Algorithm }
 func (counter) Traits() protocol.Traits { return protocol.Traits{} }
 
 func (counter) Extend(_ time.Time, l protocol.Lease, _ time.Duration, _ bool) (protocol.Lease, protocol.Change, error) {
-	return l, protocol.Change{Key: l.Key, By: func(c *protocol.Conn) ([]any, error) {
+	return l, protocol.Change{Key: l.Key, Custom: func(c *protocol.Conn) ([]any, error) {
 		n, err := redis.Int64(c.Do("INCRBY", protocol.Aux(l.Key, "fence"), l.Fence))
 		return []any{n}, err
 	}}, nil

@@ -47,7 +47,7 @@ func (t Tx) Repair(now time.Time, s protocol.State, ttl time.Duration) (protocol
 		}
 		changes = append(changes, ch)
 	}
-	return protocol.Change{Key: s.Key, Value: s.Value, By: func(c *protocol.Conn) (replies []any, err error) {
+	return protocol.Change{Key: s.Key, Value: s.Value, Custom: func(c *protocol.Conn) (replies []any, err error) {
 		for _, ch := range changes {
 			one, err := c.Run(ch)
 			switch {

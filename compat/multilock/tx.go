@@ -74,7 +74,7 @@ func (t Tx) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bo
 		cmds = append(cmds, draw(keys)...)
 	}
 	l.Until = protocol.Until(now, ttl)
-	return l, protocol.Change{Key: l.Key, Value: old.Value, Draw: draws, By: func(c *protocol.Conn) ([]any, error) {
+	return l, protocol.Change{Key: l.Key, Value: old.Value, TakeFence: draws, Custom: func(c *protocol.Conn) ([]any, error) {
 		replies, err := ifAllHold(c, keys, old.Value, cmds...)
 		if err != nil {
 			return nil, err

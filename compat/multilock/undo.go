@@ -55,7 +55,7 @@ func (b *inTurn) undone(rest *shares, now func() time.Time, parts []compat.Grant
 		if done(); err != nil && !lostOne(err) {
 			all = false
 		} else {
-			parts[i].Value, parts[i].Or = "", nil
+			parts[i].Value, parts[i].OtherValues = "", nil
 		}
 	}
 	return all

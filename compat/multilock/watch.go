@@ -37,7 +37,7 @@ func ifAllHold(c *protocol.Conn, keys []string, value string, cmds ...protocol.C
 
 // release returns the change that deletes all keys of l if they hold its value. If only some do, it deletes these.
 func release(l protocol.Lease) protocol.Change {
-	return protocol.Change{Key: l.Key, Value: l.Value, By: func(c *protocol.Conn) ([]any, error) {
+	return protocol.Change{Key: l.Key, Value: l.Value, Custom: func(c *protocol.Conn) ([]any, error) {
 		keys, err := Split(l.Key)
 		if err != nil {
 			return nil, err

@@ -36,7 +36,7 @@ func (open) Close() error { return nil }
 
 // over is the engine's view of a over c.
 func over(c redis.Conn, a protocol.Algorithm) compat.Backend {
-	return compat.NewBackend(compat.Source{Prompt: true, Get: func(context.Context, string) (redis.Conn, error) { return open{c}, nil }}, a)
+	return compat.NewBackend(compat.Source{Bounded: true, Get: func(context.Context, string) (redis.Conn, error) { return open{c}, nil }}, a)
 }
 
 func extend(c redis.Conn, a protocol.Algorithm, l compat.Lease, ttl time.Duration) (compat.Lease, error) {

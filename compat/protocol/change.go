@@ -21,23 +21,23 @@ import (
 // that. A Change with neither TTL nor Do deletes the key. If the first command answers 0, it found nothing to
 // change: the Change ends with [ErrLost].
 type Change struct {
-	If    Condition
-	Key   string
-	Value string
-	Next  string        // the new value; "": the value stays
-	TTL   time.Duration // rounded up to milliseconds (Redis 2.6), or to a second; 0: see Do
-	Whole bool          // count the TTL in whole seconds
-	Do    []Cmd         // other commands; the first argument of each is its key
-	Draw  bool          // take a fence together with the change: INCR Aux(Key, "fence")
+	If        Condition
+	Key       string
+	Value     string
+	Next      string        // the new value; "": the value stays
+	TTL       time.Duration // rounded up to milliseconds (Redis 2.6), or to a second; 0: see Do
+	Whole     bool          // count the TTL in whole seconds
+	Do        []Cmd         // other commands; the first argument of each is its key
+	TakeFence bool          // take a fence together with the change: INCR Aux(Key, "fence")
 
 	Persistent bool // change the key only if it has no TTL; by WATCH
 	Once       bool // another client can write Value too: the first aborted EXEC is final; by WATCH
 
-	// By carries the change out instead of the engine, if it is set: for a lock that is not one value
-	// on one key. By returns the replies to Do, the fence last, or [ErrLost] if the lock is not ours.
-	By func(c *Conn) ([]any, error)
+	// Custom carries the change out instead of the engine, if it is set: for a lock that is not one value
+	// on one key. Custom returns the replies to Do, the fence last, or [ErrLost] if the lock is not ours.
+	Custom func(c *Conn) ([]any, error)
 
-	// Final says that no earlier change can take effect after this one. Only a change with By needs to say so:
+	// Final says that no earlier change can take effect after this one. Only a change with Custom needs to say so:
 	// the engine knows it of a change that sets a new value, and of a change by WATCH.
 	Final bool
 
@@ -45,8 +45,8 @@ type Change struct {
 	// of an algorithm that travelled together. An error of After is the error of each of these changes.
 	After func(c *Conn) error
 
-	// Seen receives the outcome, if it is set, each time the change was carried out.
-	Seen func(err error)
+	// Observe receives the outcome, if it is set, each time the change was carried out.
+	Observe func(err error)
 }
 
 // A Condition changes a key only if the key holds a value: [Watch] (nil means Watch too), [ListCAS], [Script],
@@ -115,7 +115,7 @@ func (c *Conn) carryOut(list []*task) {
 // condition chooses the Condition of ch.
 func (ch *Change) condition() Condition {
 	switch {
-	case ch.By != nil:
+	case ch.Custom != nil:
 		return byItself{}
 	case ch.valid() != nil:
 		return invalid{}
@@ -127,7 +127,7 @@ func (ch *Change) condition() Condition {
 
 // Watches reports whether ch is carried out under WATCH.
 func (ch *Change) Watches() bool {
-	return ch.By == nil && (ch.If == nil || ch.If == Watch || ch.Persistent || ch.Once)
+	return ch.Custom == nil && (ch.If == nil || ch.If == Watch || ch.Persistent || ch.Once)
 }
 
 // goesWith reports whether ch and other can be carried out together.
@@ -136,12 +136,12 @@ func (ch *Change) goesWith(other *Change) bool {
 }
 
 // single reports whether ch must be carried out alone.
-func (ch *Change) single() bool { return ch.By != nil || ch.Once || ch.Persistent }
+func (ch *Change) single() bool { return ch.Custom != nil || ch.Once || ch.Persistent }
 
-// byItself calls the By of a change.
+// byItself calls the Custom of a change.
 type byItself struct{}
 
-func (byItself) carryOut(c *Conn, list []*task) { list[0].replies, list[0].err = list[0].By(c) }
+func (byItself) carryOut(c *Conn, list []*task) { list[0].replies, list[0].err = list[0].Custom(c) }
 
 // invalid refuses changes that no server can make.
 type invalid struct{}
@@ -158,12 +158,12 @@ type after struct {
 	err error
 }
 
-// end turns the replies of s into its outcome, and runs After and Seen.
+// end turns the replies of s into its outcome, and runs After and Observe.
 func (s *task) end(c *Conn, once *after) {
 	if s.err == nil && len(s.replies) == 0 {
 		s.err = ErrLost
 	}
-	if e, refused := s.err.(redis.Error); refused && s.By == nil && s.If != ListCAS &&
+	if e, refused := s.err.(redis.Error); refused && s.Custom == nil && s.If != ListCAS &&
 		(s.commands() == 1 || strings.HasPrefix(string(e), "EXECABORT")) {
 		s.err = Refused.Mark(s.err) // its only command: nothing was changed
 	}
@@ -179,8 +179,8 @@ func (s *task) end(c *Conn, once *after) {
 		}
 		s.err = once.err
 	}
-	if s.Seen != nil {
-		s.Seen(s.err)
+	if s.Observe != nil {
+		s.Observe(s.err)
 	}
 }
 
@@ -203,14 +203,14 @@ func (ch *Change) cmds() []Cmd {
 	case ch.TTL > 0:
 		do = append([]Cmd{ch.setTTL(nil)}, do...)
 	}
-	if ch.Draw {
+	if ch.TakeFence {
 		do = append(do[:len(do):len(do)], Cmd{"INCR", Aux(ch.Key, "fence")})
 	}
 	return do
 }
 
 // Commands returns the commands of ch for a transaction, the INCR of the fence last. A lock that carries
-// changes out itself (By) runs them under a condition of its own ([Conn.CompareAndSet]).
+// changes out itself (Custom) runs them under a condition of its own ([Conn.CompareAndSet]).
 func (ch *Change) Commands() []Cmd {
 	cmds := slices.Clone(ch.cmds())
 	for i, m := range cmds {
@@ -230,7 +230,7 @@ func (ch *Change) commands() int {
 	if n == 0 || ch.TTL > 0 {
 		n++
 	}
-	if ch.Draw {
+	if ch.TakeFence {
 		n++
 	}
 	return n
@@ -248,7 +248,7 @@ func (ch *Change) add(c *Conn, w *wire.Write) {
 	default:
 		wire.All(w, ch.Do)
 	}
-	if ch.Draw {
+	if ch.TakeFence {
 		w.Add("INCR", Aux(ch.Key, "fence"))
 	}
 }

@@ -95,12 +95,12 @@ func (c *Conn) compare(list []*task, by wire.Removal) (lacking, full []*task) {
 	w := c.wire.Compose(8 * len(list))
 	for _, s := range list {
 		m := s.comparing(by, c.keyArg(s.Key, nil))
-		if s.sent = 1; s.Draw {
+		if s.sent = 1; s.TakeFence {
 			w.Add("MULTI")
 			s.sent = 4
 		}
 		w.Add(m[0].(string), m[1:]...)
-		if s.Draw {
+		if s.TakeFence {
 			w.Add("INCR", Aux(s.Key, "fence"))
 			w.Add("EXEC")
 		}
@@ -130,7 +130,7 @@ func (c *Conn) compare(list []*task, by wire.Removal) (lacking, full []*task) {
 
 // compared judges the server's answer to s.
 func (c *Conn) compared(s *task, replies []any) {
-	if s.Draw {
+	if s.TakeFence {
 		if replies, s.err = c.wire.Transacted(replies); s.err == nil && replies == nil {
 			s.err = ErrAborted // no key was watched; but an EXEC that answers nil did not run
 		}

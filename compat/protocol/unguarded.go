@@ -31,10 +31,10 @@ func (unguarded) carryOut(c *Conn, list []*task) {
 	}
 	w = c.wire.Compose(4 * len(ours))
 	for _, s := range ours {
-		if s.Draw {
+		if s.TakeFence {
 			w.Add("MULTI")
 		}
-		if s.add(c, &w); s.Draw {
+		if s.add(c, &w); s.TakeFence {
 			w.Add("EXEC")
 		}
 	}
@@ -45,7 +45,7 @@ func (unguarded) carryOut(c *Conn, list []*task) {
 	}
 	for _, s := range ours {
 		n := s.commands()
-		if s.Draw {
+		if s.TakeFence {
 			n += 2
 			s.replies, s.err = c.wire.Executed(replies[:n:n])
 		} else {

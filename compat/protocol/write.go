@@ -13,14 +13,14 @@ import (
 type Cmd []any
 
 // A Write sends commands together, in one round trip. The commands in Do decide its outcome. They run in
-// MULTI/EXEC if Exec or Draw is set. After [Conn.Watch] the EXEC does nothing if another client has touched the
+// MULTI/EXEC if Exec or TakeFence is set. After [Conn.Watch] the EXEC does nothing if another client has touched the
 // key.
 type Write struct {
-	Before []Cmd
-	Do     []Cmd
-	Exec   bool
-	Draw   bool // take a fence: INCR Aux(key, "fence") in the EXEC
-	After  []Cmd
+	Before    []Cmd
+	Do        []Cmd
+	Exec      bool
+	TakeFence bool // take a fence: INCR Aux(key, "fence") in the EXEC
+	After     []Cmd
 
 	// Read reads the key after everything else.
 	Read bool
@@ -33,10 +33,10 @@ type Write struct {
 
 // Written holds the server's answers to a [Write].
 type Written struct {
-	Before []any
-	Done   []any // replies to Do; nil if an EXEC was aborted
-	Fence  int64 // the fence taken by Draw
-	Seen   Reading
+	Before  []any
+	Done    []any // replies to Do; nil if an EXEC was aborted
+	Fence   int64 // the fence taken by TakeFence
+	Reading Reading
 }
 
 // Write sends m for key. It returns the connection's error, after which any of the commands may have run, or
@@ -46,7 +46,7 @@ func (c *Conn) Write(key string, m Write) (Written, error) {
 	if c.extra != nil {
 		m.Do, c.replies = append(m.Do[:own:own], c.extra...), nil
 	}
-	exec, pins := m.Exec || m.Draw || c.extra != nil, c.wire.Pins && m.Pins
+	exec, pins := m.Exec || m.TakeFence || c.extra != nil, c.wire.Pins && m.Pins
 	reads := m.Read || pins
 	w := c.wire.Compose(wire.Arguments(m.Before) + wire.Arguments(m.Do) + wire.Arguments(m.After) + 3)
 	wire.All(&w, m.Before)
@@ -54,7 +54,7 @@ func (c *Conn) Write(key string, m Write) (Written, error) {
 		w.Add("MULTI")
 	}
 	wire.All(&w, m.Do)
-	if m.Draw {
+	if m.TakeFence {
 		w.Add("INCR", Aux(key, "fence"))
 	}
 	if exec {
@@ -77,11 +77,11 @@ func (c *Conn) Write(key string, m Write) (Written, error) {
 	}
 	var out Written
 	if reads {
-		out.Seen.of.Get, replies = replies[len(replies)-1], replies[:len(replies)-1]
+		out.Reading.of.Get, replies = replies[len(replies)-1], replies[:len(replies)-1]
 	}
 	if pins {
-		out.Seen.of.Watch, replies = replies[len(replies)-1], replies[:len(replies)-1]
-		c.wire.Saw = out.Seen.of
+		out.Reading.of.Watch, replies = replies[len(replies)-1], replies[:len(replies)-1]
+		c.wire.Saw = out.Reading.of
 	}
 	out.Before, replies = replies[:len(m.Before)], replies[len(m.Before):]
 	if !exec {
@@ -89,7 +89,7 @@ func (c *Conn) Write(key string, m Write) (Written, error) {
 		return out, answer.First(out.Done)
 	}
 	out.Done, err = c.wire.Executed(replies[:len(replies)-len(m.After)])
-	if err == nil && m.Draw && out.Done != nil {
+	if err == nil && m.TakeFence && out.Done != nil {
 		last := len(out.Done) - 1
 		if out.Fence, err = c.Fence(key, out.Done[last]); err == nil {
 			out.Done = out.Done[:last]

@@ -231,7 +231,7 @@ func (w *wire) GetContext(ctx context.Context) (redis.Conn, error) {
 // holds up the quorum's step: the engine is not to come to its help.
 func (w *wire) source() compat.Source {
 	s := compat.Pooled(w.Pool(w))
-	s.Prompt = true
+	s.Bounded = true
 	return s
 }
 

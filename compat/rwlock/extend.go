@@ -22,7 +22,7 @@ func (r Read) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate 
 		next.Value, by = r.token(reader), r.downgrade
 	}
 	next.Until = protocol.Until(now, ttl)
-	return next, protocol.Change{Key: l.Key, Value: l.Value, Draw: draws, By: func(c *protocol.Conn) ([]any, error) {
+	return next, protocol.Change{Key: l.Key, Value: l.Value, TakeFence: draws, Custom: func(c *protocol.Conn) ([]any, error) {
 		return by(c, now, l, next, ttl, draws)
 	}}, r.valid(ttl)
 }

@@ -31,7 +31,7 @@ func TestLongWritersAreNotPassedOver(t *testing.T) {
 		until := time.Now().Add(30 * time.Second)
 		var all []*compat.Locker
 		for range 12 {
-			source := compat.Source{Prompt: true, Get: func(context.Context, string) (redis.Conn, error) { return s.Dial(), nil }}
+			source := compat.Source{Bounded: true, Get: func(context.Context, string) (redis.Conn, error) { return s.Dial(), nil }}
 			read, write := compat.NewOn(source, rwlock.Read{}, compat.Options{NoRenew: true}), compat.NewOn(source, rwlock.Write{}, compat.Options{NoRenew: true})
 			all = append(all, read, write)
 			for range 2 {

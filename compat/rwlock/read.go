@@ -50,7 +50,7 @@ func (r Read) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Dura
 	// does not grow where nobody writes, and need not be right about the time.
 	cmds := []protocol.Cmd{{"ZREMRANGEBYSCORE", readersOf(key), "-inf", at(v.now.Add(-r.Margin - time.Minute))}}
 	cmds = append(append(cmds, r.reads(l, v.now, ttl)...), v.comesIn(queueOf(key), nextOf(key))...)
-	w, err := c.Write(key, protocol.Write{Do: cmds, Exec: true, Draw: r.Fence})
+	w, err := c.Write(key, protocol.Write{Do: cmds, Exec: true, TakeFence: r.Fence})
 	if err != nil {
 		return l, err
 	}
@@ -97,7 +97,7 @@ func (r Read) Release(l protocol.Lease) protocol.Change {
 	if writes(l) { // what a downgrade left
 		return Write(r).Release(l)
 	}
-	return protocol.Change{Key: l.Key, Value: l.Value, By: func(c *protocol.Conn) ([]any, error) {
+	return protocol.Change{Key: l.Key, Value: l.Value, Custom: func(c *protocol.Conn) ([]any, error) {
 		removed, err := redis.Int64(c.Do("ZREM", readersOf(l.Key), l.Value))
 		if _, refused := err.(redis.Error); refused {
 			err = protocol.Foreign(readersOf(l.Key), err)

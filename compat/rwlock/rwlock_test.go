@@ -75,7 +75,7 @@ func (open) Close() error { return nil }
 
 // over is the engine's view of a over c, without a's look at the server.
 func over(c redis.Conn, a protocol.Algorithm) compat.Backend {
-	return compat.NewBackend(compat.Source{Prompt: true, Get: func(context.Context, string) (redis.Conn, error) { return open{c}, nil }}, unchecked{a})
+	return compat.NewBackend(compat.Source{Bounded: true, Get: func(context.Context, string) (redis.Conn, error) { return open{c}, nil }}, unchecked{a})
 }
 
 type unchecked struct{ protocol.Algorithm }

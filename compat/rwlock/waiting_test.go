@@ -34,7 +34,7 @@ func inBubble(t *testing.T, f func(t *testing.T, s *oldredis.Server)) {
 // client is a Locker of a process of its own. Its network can be taken away.
 func client(s *oldredis.Server, a protocol.Algorithm) (k *compat.Locker, gone *atomic.Bool) {
 	gone = new(atomic.Bool)
-	source := compat.Source{Prompt: true, Get: func(context.Context, string) (redis.Conn, error) {
+	source := compat.Source{Bounded: true, Get: func(context.Context, string) (redis.Conn, error) {
 		if gone.Load() {
 			return nil, io.EOF
 		}
@@ -172,7 +172,7 @@ func TestLongFairnessCostsNobodyHalf(t *testing.T) {
 // load has two readers and a writer take the lock again and again for a while, each in a process
 // of its own, and counts how often they had it.
 func load(t *testing.T, source compat.Source, o rwlock.Options, d time.Duration) (reads, writes int) {
-	source.Prompt = true
+	source.Bounded = true
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
 	prefix := protocol.NewToken() + ":"

@@ -43,7 +43,7 @@ func (w Write) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Dur
 	// All readers that are left are dead, and none of them has been extended since they were
 	// read: EXEC would not run.
 	cmds := append([]protocol.Cmd{setex, {"DEL", readersOf(key)}}, v.comesIn(waitingOf(key))...)
-	written, err := c.Write(key, protocol.Write{Do: cmds, Exec: true, Draw: w.Fence})
+	written, err := c.Write(key, protocol.Write{Do: cmds, Exec: true, TakeFence: w.Fence})
 	if err != nil {
 		return l, err
 	}
@@ -92,7 +92,7 @@ func (w Write) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate
 	if strings.HasPrefix(l.Value, reader) {
 		return l, protocol.Change{}, ErrUpgrade
 	}
-	ch := protocol.Change{Key: l.Key, Value: l.Value, Next: l.Value, TTL: ttl, Whole: !w.Millis, Draw: w.draws(l)}
+	ch := protocol.Change{Key: l.Key, Value: l.Value, Next: l.Value, TTL: ttl, Whole: !w.Millis, TakeFence: w.draws(l)}
 	_, err := protocol.Whole(ttl, w.unit())
 	l.Until = protocol.Until(now, ttl)
 	return l, ch, err

@@ -22,7 +22,7 @@ func (k Lock) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate 
 		return l, ch, err
 	}
 	next.Key = l.Key
-	ch.Draw = k.Fence && l.Fence == 0 // adopted, or its number was lost with the reply
+	ch.TakeFence = k.Fence && l.Fence == 0 // adopted, or its number was lost with the reply
 	ch.Do = append(ch.Do, keeps(l.Key))
 	if Slot(l.Value) == 0 {
 		return next, nobodys(l), nil
@@ -37,7 +37,7 @@ func (k Lock) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate 
 func (k Lock) proves(key string, ch *protocol.Change) {
 	do, slot, value := ch.Commands(), ch.Key, ch.Value
 	ch.Final = true // by WATCH, and whatever of its holder's may still come finds another value
-	ch.By = func(c *protocol.Conn) ([]any, error) {
+	ch.Custom = func(c *protocol.Conn) ([]any, error) {
 		return c.CompareAndSet([]string{slot, limitOf(key)}, nil, func(replies []any) ([]protocol.Cmd, error) {
 			held, err := redis.String(replies[0], nil)
 			if err != nil && err != redis.ErrNil {
@@ -68,7 +68,7 @@ func (k Lock) Release(l protocol.Lease) protocol.Change {
 
 // nobodys returns the change of a lease without a slot in its value: nothing is ours.
 func nobodys(l protocol.Lease) protocol.Change {
-	return protocol.Change{Key: l.Key, Value: l.Value, By: func(*protocol.Conn) ([]any, error) {
+	return protocol.Change{Key: l.Key, Value: l.Value, Custom: func(*protocol.Conn) ([]any, error) {
 		return nil, &protocol.LostError{Key: l.Key}
 	}}
 }

@@ -31,7 +31,7 @@ func (k IfEq) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Dura
 	if err != nil {
 		return l, err
 	}
-	w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{{"SET", key, l.Value, "NX", "PX", ms}}, Draw: k.Fence})
+	w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{{"SET", key, l.Value, "NX", "PX", ms}}, TakeFence: k.Fence})
 	return got(l, w, err)
 }
 

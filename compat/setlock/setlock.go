@@ -59,8 +59,8 @@ func got(l protocol.Lease, w protocol.Written, err error) (protocol.Lease, error
 		return l, err
 	case w.Done == nil: // nothing was watched; but if EXEC says so, it did not run
 		return l, protocol.ErrAborted
-	case w.Done[0] == nil && w.Seen.Watches():
-		return l, w.Seen.Refused(l.Key)
+	case w.Done[0] == nil && w.Reading.Watches():
+		return l, w.Reading.Refused(l.Key)
 	case w.Done[0] == nil:
 		return l, &protocol.HeldError{Key: l.Key}
 	}
@@ -71,7 +71,7 @@ func got(l protocol.Lease, w protocol.Written, err error) (protocol.Lease, error
 // extend returns the longer lease, with a new token if rotate is set, and the change for it. A lease without a fence
 // draws one: it was adopted, or its number was lost with the reply.
 func (o Options) extend(by protocol.Condition, now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
-	ch := protocol.Change{If: by, Key: l.Key, Value: l.Value, TTL: ttl, Draw: o.draws(l)}
+	ch := protocol.Change{If: by, Key: l.Key, Value: l.Value, TTL: ttl, TakeFence: o.draws(l)}
 	_, err := protocol.Whole(ttl, time.Millisecond)
 	if rotate {
 		l.Value = o.token()

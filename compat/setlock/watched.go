@@ -33,7 +33,7 @@ func (k Watched) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.D
 	if err != nil {
 		return l, err
 	}
-	w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{{"SET", key, l.Value, "NX", "PX", ms}}, Draw: k.Fence, Pins: true})
+	w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{{"SET", key, l.Value, "NX", "PX", ms}}, TakeFence: k.Fence, Pins: true})
 	return got(l, w, err)
 }
 

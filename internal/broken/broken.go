@@ -69,7 +69,7 @@ func Locks() []Lock {
 
 // By returns a change of l that calls do.
 func By(l protocol.Lease, do func(c *protocol.Conn) error) protocol.Change {
-	return protocol.Change{Key: l.Key, Value: l.Value, By: func(c *protocol.Conn) ([]any, error) { return []any{int64(1)}, do(c) }}
+	return protocol.Change{Key: l.Key, Value: l.Value, Custom: func(c *protocol.Conn) ([]any, error) { return []any{int64(1)}, do(c) }}
 }
 
 // guarded returns the constructor of a txlock.Guarded with one broken method.

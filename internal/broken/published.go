@@ -95,7 +95,7 @@ func (k additiveExtend) Extend(now time.Time, l protocol.Lease, ttl time.Duratio
 		args = []any{2, l.Key, protocol.Aux(l.Key, "fence"), l.Value, ms}
 	}
 	l.Until = protocol.Until(now, ttl)
-	return l, protocol.Change{Key: l.Key, Value: l.Value, Draw: draw, By: func(c *protocol.Conn) ([]any, error) {
+	return l, protocol.Change{Key: l.Key, Value: l.Value, TakeFence: draw, Custom: func(c *protocol.Conn) ([]any, error) {
 		drawn, err := extendBy.Do(c, args...)
 		if err == nil && drawn == nil {
 			err = protocol.ErrLost

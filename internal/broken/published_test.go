@@ -82,9 +82,9 @@ func lives(s *oldredis.Server, lock broken.Lock, a protocol.Algorithm, fence boo
 	l.Fence = 0 // as after a lost reply
 	next, ch, err := a.Extend(s.Now(), l, 2*ttl, true)
 	if errors.Is(err, errors.ErrUnsupported) {
-		next, ch, err = l, protocol.Change{By: func(*protocol.Conn) ([]any, error) { return []any{int64(1)}, nil }}, nil
+		next, ch, err = l, protocol.Change{Custom: func(*protocol.Conn) ([]any, error) { return []any{int64(1)}, nil }}, nil
 	}
-	if err != nil || (next.Value != l.Value) != a.Traits().Rotates || ch.Draw != fence {
+	if err != nil || (next.Value != l.Value) != a.Traits().Rotates || ch.TakeFence != fence {
 		return errors.Join(errors.New("an extension is of another token, or without a fence"), err)
 	}
 	replies, err := c.Run(ch)

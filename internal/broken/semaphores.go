@@ -72,7 +72,7 @@ func (bookSemaphore) Release(l protocol.Lease) protocol.Change { return leaves(l
 
 // leaves removes a holder from sorted sets. The reply of the first set decides whether the lock was lost.
 func leaves(l protocol.Lease, sets ...string) protocol.Change {
-	return protocol.Change{Key: l.Key, Value: l.Value, By: func(c *protocol.Conn) ([]any, error) {
+	return protocol.Change{Key: l.Key, Value: l.Value, Custom: func(c *protocol.Conn) ([]any, error) {
 		var cmds []protocol.Cmd
 		for _, set := range sets {
 			cmds = append(cmds, protocol.Cmd{"ZREM", set, l.Value})

@@ -35,7 +35,7 @@ func Source(client *redis.Client) compat.Source {
 	own := client.Options()
 	own.WriteTimeout, own.MaxRetries, own.ContextTimeoutEnabled = o.WriteTimeout, 0, true
 	return compat.Source{
-		Prompt: true, // the client connects with the first command
+		Bounded: true, // the client connects with the first command
 		Get: func(context.Context, string) (redigo.Conn, error) {
 			c := client.Conn()
 			return adapter.New(exchange(c), func(broken bool) { end(c, broken) }), nil

@@ -165,7 +165,7 @@ func (a mouthpiece) word(c *protocol.Conn, err error) error {
 }
 
 func (a mouthpiece) lies(ch protocol.Change) protocol.Change {
-	return protocol.Change{Key: ch.Key, Value: ch.Value, Draw: ch.Draw, By: func(c *protocol.Conn) ([]any, error) {
+	return protocol.Change{Key: ch.Key, Value: ch.Value, TakeFence: ch.TakeFence, Custom: func(c *protocol.Conn) ([]any, error) {
 		replies, err := c.Run(ch)
 		return replies, a.word(c, err)
 	}}

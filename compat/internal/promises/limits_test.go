@@ -57,7 +57,7 @@ func prompt(k kind) kind {
 	k.name += ", prompt"
 	k.make = func(s []compat.Source, o compat.Options) *compat.Locker {
 		for i := range s {
-			s[i].Prompt = true
+			s[i].Bounded = true
 		}
 		return watched(s, o)
 	}

@@ -72,13 +72,13 @@ func (h homemade) guarded(key, value, name string, args ...any) func(c *protocol
 }
 
 func (h homemade) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, protocol.Change, error) {
-	ch := protocol.Change{Key: l.Key, Value: l.Value, By: h.guarded(l.Key, l.Value, "PEXPIRE", ttl.Milliseconds()), After: h.arrived}
+	ch := protocol.Change{Key: l.Key, Value: l.Value, Custom: h.guarded(l.Key, l.Value, "PEXPIRE", ttl.Milliseconds()), After: h.arrived}
 	l.Until = protocol.Until(now, ttl)
 	return l, ch, nil
 }
 
 func (h homemade) Release(l compat.Lease) protocol.Change {
-	return protocol.Change{Key: l.Key, Value: l.Value, By: h.guarded(l.Key, l.Value, "DEL")}
+	return protocol.Change{Key: l.Key, Value: l.Value, Custom: h.guarded(l.Key, l.Value, "DEL")}
 }
 
 func (homemade) Traits() protocol.Traits {

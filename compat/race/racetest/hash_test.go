@@ -21,7 +21,7 @@ const extend, free = `return redis.call("HEXISTS",KEYS[1],ARGV[1])==1 and redis.
 
 func (h Hash) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (protocol.Lease, error) {
 	l := protocol.Lease{Key: key, Value: h.Token(), Until: protocol.Until(now, ttl)}
-	_, err := script(l, ttl, &protocol.HeldError{Key: key}, `return redis.call("EXISTS",KEYS[1])==0 and redis.call("HSET",KEYS[1],ARGV[1],1) and redis.call("PEXPIRE",KEYS[1],ARGV[2])`).By(c)
+	_, err := script(l, ttl, &protocol.HeldError{Key: key}, `return redis.call("EXISTS",KEYS[1])==0 and redis.call("HSET",KEYS[1],ARGV[1],1) and redis.call("PEXPIRE",KEYS[1],ARGV[2])`).Custom(c)
 	return l, err
 }
 
@@ -33,7 +33,7 @@ func (Hash) Extend(now time.Time, l protocol.Lease, ttl time.Duration, _ bool) (
 func (Hash) Release(l protocol.Lease) protocol.Change { return script(l, 0, protocol.ErrLost, free) }
 
 func script(l protocol.Lease, ttl time.Duration, no error, lua string) protocol.Change {
-	return protocol.Change{Key: l.Key, Value: l.Value, By: func(c *protocol.Conn) ([]any, error) {
+	return protocol.Change{Key: l.Key, Value: l.Value, Custom: func(c *protocol.Conn) ([]any, error) {
 		reply, err := c.Do("EVAL", lua, 1, l.Key, l.Value, ttl.Milliseconds())
 		if err == nil && reply == nil {
 			err = no

@@ -30,7 +30,7 @@ func (h hasty) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Dur
 }
 
 func (h hasty) Release(l protocol.Lease) protocol.Change {
-	return protocol.Change{Key: l.Key, Value: l.Value, By: func(c *protocol.Conn) ([]any, error) {
+	return protocol.Change{Key: l.Key, Value: l.Value, Custom: func(c *protocol.Conn) ([]any, error) {
 		_, err := c.Do("DEL", l.Key)
 		return []any{int64(1)}, err
 	}}

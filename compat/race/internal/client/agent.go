@@ -403,13 +403,13 @@ func (a *Agent) extendBare(algo recorder, w *wire, lease compat.Lease, ttl time.
 	a.begin(Extending)
 	now := a.now()
 	next, ch, err := algo.Extend(now, lease, ttl, false)
-	if err == nil && ch.By == nil && !now.Before(lease.Until) {
+	if err == nil && ch.Custom == nil && !now.Before(lease.Until) {
 		err = compat.ErrLost // as the Locker does it
-		ch.Seen(err)
+		ch.Observe(err)
 	} else if err == nil {
 		a.Until = plan.Millis(a.believes(algo, lease, next).Until)
 		var replies []any
-		if replies, err = protocol.NewConn(w).Run(ch); err == nil && ch.Draw {
+		if replies, err = protocol.NewConn(w).Run(ch); err == nil && ch.TakeFence {
 			next.Fence, err = redis.Int64(replies[len(replies)-1], nil)
 		}
 	}

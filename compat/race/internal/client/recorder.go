@@ -12,7 +12,7 @@ import (
 // "yours", and what the client can remember.
 //
 // Extensions and releases are only named by it: the engine carries them out. That one begins is
-// when the engine asks for it, right before it sends; that it ends is told by Change.Seen.
+// when the engine asks for it, right before it sends; that it ends is told by Change.Observe.
 type recorder struct {
 	protocol.Algorithm
 	a *Agent
@@ -111,8 +111,8 @@ func (t recorder) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rot
 	if next.Value != l.Value && l.Key == t.a.Setup.Key {
 		t.a.Value = l.Value + Or + next.Value
 	}
-	ch.Seen = func(err error) {
-		if ch.Draw { // the number is among the replies
+	ch.Observe = func(err error) {
+		if ch.TakeFence { // the number is among the replies
 			t.a.Memory.Past.add(t.a.Memory.Now)
 		}
 		t.endLease(next, err)
@@ -139,7 +139,7 @@ func (t recorder) Release(l protocol.Lease) protocol.Change {
 // releasing records the release in ch.
 func (t recorder) releasing(l protocol.Lease, ch protocol.Change) protocol.Change {
 	t.beginRelease(l)
-	ch.Seen = t.recordEnd
+	ch.Observe = t.recordEnd
 	return ch
 }
 

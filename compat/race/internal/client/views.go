@@ -30,7 +30,7 @@ type views struct {
 	server int
 }
 
-func (v views) source() compat.Source { return compat.Source{Get: v.dial, Prompt: true} }
+func (v views) source() compat.Source { return compat.Source{Get: v.dial, Bounded: true} }
 
 // dial finds out whether the server is gone where no engine does.
 func (v views) dial(context.Context, string) (redis.Conn, error) {

@@ -30,7 +30,7 @@ var errClosed = errors.New("race: connection closed")
 
 // source gives the client connections.
 func (a *Agent) source() compat.Source {
-	return compat.Source{Get: a.dial, Prompt: true, Keep: a.Setup.Entry(a.ID).Pinned}
+	return compat.Source{Get: a.dial, Bounded: true, Keep: a.Setup.Entry(a.ID).Pinned}
 }
 
 // dial gives the client a new connection. From a pool of one that is out it waits in vain,

@@ -53,7 +53,7 @@ func (p *Probe) freeFor(snap oldredis.Snapshot, like int) (ok bool) {
 		}
 	}()
 	fresh := &client.Agent{Setup: p.c, ID: 8}
-	k := compat.NewOn(compat.Source{Get: p.dial, Prompt: true}, client.Unchecked{Algorithm: fresh.Algorithm(like)},
+	k := compat.NewOn(compat.Source{Get: p.dial, Bounded: true}, client.Unchecked{Algorithm: fresh.Algorithm(like)},
 		compat.Options{
 			Clock: waiting{p: p}, Rand: func() float64 { return 0 }, Poll: time.Second, NoRenew: true,
 		})

@@ -82,7 +82,7 @@ func (m moody) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Dur
 type stubborn struct{ txlock.Guarded }
 
 func (s stubborn) Release(l protocol.Lease) protocol.Change {
-	return protocol.Change{Key: l.Key, Value: l.Value, By: func(c *protocol.Conn) ([]any, error) {
+	return protocol.Change{Key: l.Key, Value: l.Value, Custom: func(c *protocol.Conn) ([]any, error) {
 		defer func() { recover() }()
 		return c.Run(s.Guarded.Release(l))
 	}}

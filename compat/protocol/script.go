@@ -4,6 +4,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/script"
+	"github.com/setnxlock/setnxlock/compat/internal/session"
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
@@ -65,6 +66,12 @@ func (s *task) scripted(returned []any) {
 		s.err = wire.Short(len(returned), n, "commands of a script")
 		return
 	}
-	script.Numbers(s.cmds(), returned)
+	cmds := s.cmds()
+	script.Numbers(cmds, returned)
+	for i, m := range cmds {
+		if s.err = session.Fits(m[0].(string), returned[i]); s.err != nil {
+			return
+		}
+	}
 	s.replies = returned
 }

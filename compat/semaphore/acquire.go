@@ -58,7 +58,7 @@ func (k Lock) look(c *protocol.Conn, now time.Time, key string) (free []int, err
 	if limit != 0 && limit != k.N {
 		return nil, k.change(c, now, key, limit)
 	}
-	slots, err := redis.Values(replies[2], nil)
+	slots, err := values(replies[2], k.N)
 	if err != nil {
 		return nil, err
 	}
@@ -80,6 +80,15 @@ func reads(key string, n int) protocol.Cmd {
 		cmd = append(cmd, slotOf(key, i+1))
 	}
 	return cmd
+}
+
+// values reads the reply to reads of n slots.
+func values(reply any, n int) ([]any, error) {
+	all, err := redis.Values(reply, nil)
+	if err == nil && len(all) != n {
+		err = fmt.Errorf("setnxlock: MGET of %d keys is answered with %d values", n, len(all))
+	}
+	return all, err
 }
 
 // readLimit reads the limit from a reply to GET; 0: there is none.
@@ -124,7 +133,7 @@ func (k Lock) change(c *protocol.Conn, now time.Time, key string, old int) error
 		case limit != old:
 			return nil, errAgain
 		}
-		held, err := redis.Values(replies[1], nil)
+		held, err := values(replies[1], old)
 		if err != nil {
 			return nil, err
 		}

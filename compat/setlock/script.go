@@ -1,6 +1,7 @@
 package setlock
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -65,6 +66,8 @@ func (k Script) take(c *protocol.Conn, l protocol.Lease, ms int64) (protocol.Lea
 		return l, protocol.ErrAborted
 	case w.Done[0] == nil:
 		return l, &protocol.HeldError{Key: l.Key}
+	case w.Done[0] != int64(1) && !k.draws(l):
+		return l, fmt.Errorf("setnxlock: the script is answered %.40q, which is no answer to it", fmt.Sprint(w.Done[0]))
 	case k.draws(l):
 		l.Fence, err = c.Fence(l.Key, w.Done[0])
 	}

@@ -30,6 +30,7 @@ package setlock
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/ability"
@@ -63,6 +64,8 @@ func got(l protocol.Lease, w protocol.Written, err error) (protocol.Lease, error
 		return l, w.Reading.Refused(l.Key)
 	case w.Done[0] == nil:
 		return l, &protocol.HeldError{Key: l.Key}
+	case w.Done[0] != "OK":
+		return l, fmt.Errorf("setnxlock: SET … NX is answered %.40q, which is no answer to it", fmt.Sprint(w.Done[0]))
 	}
 	l.Fence = w.Fence
 	return l, nil

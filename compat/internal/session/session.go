@@ -31,16 +31,20 @@ type Session struct {
 	}
 	BrokeOn string // the commands of the write on which the connection broke
 
+	Strange error // a reply in this step that no server gives to its command
+
 	NotSent func(error) bool // reports whether an error proves that nothing of a write was sent; nil: no error does
 
-	sent []string // commands without a reply so far
-	room [8]string
+	sent   []string // commands without a reply so far
+	room   [8]string
+	queues bool     // MULTI was answered, and EXEC was not
+	queued []string // by that MULTI
 }
 
 // Begin begins a step: no command has run in it.
 func (s *Session) Begin() {
 	s.Ran, s.Open, s.Useless, s.Transacted, s.Crossed, s.NotNow, s.watched = false, false, false, false, false, "", false
-	s.Refusal.Command, s.Refusal.Reply, s.BrokeOn = "", "", ""
+	s.Refusal.Command, s.Refusal.Reply, s.BrokeOn, s.Strange = "", "", "", nil
 }
 
 // Watched notes a WATCH from an earlier step.
@@ -145,6 +149,9 @@ func (s *Session) track(name string, reply any, err error) {
 	}
 	name = strings.ToUpper(name)
 	s.refused(name, err)
+	if ok {
+		s.fit(name, reply)
+	}
 	s.judge(name, reply, err)
 	switch name {
 	case "WATCH":

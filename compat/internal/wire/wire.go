@@ -127,7 +127,17 @@ func (c *Conn) Do(name string, args ...any) (reply any, err error) {
 	}
 	err = c.why(err)
 	c.Session.Done(name, reply, err)
-	return reply, err
+	return c.believed(reply, err)
+}
+
+// believed ends the connection with a reply that is none to its command: what it answers later may belong to others.
+func (c *Conn) believed(reply any, err error) (any, error) {
+	if c.Session.Strange == nil || err != nil {
+		return reply, err
+	}
+	c.Session.Open, c.Session.Ran = true, true
+	Drop(c.Conn)
+	return nil, c.Session.Strange
 }
 
 // GivenUp reports whether the caller's context ended the step. Such an end says nothing about the connection.
@@ -180,7 +190,7 @@ func (c *Conn) Receive() (any, error) {
 	}
 	err = c.why(err)
 	c.Session.Received(reply, err)
-	return reply, err
+	return c.believed(reply, err)
 }
 
 // Return gives the connection back, clean or dead. alive reports a clean connection: no goroutine may still read the

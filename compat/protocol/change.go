@@ -318,6 +318,15 @@ func holding(list []*task, replies []any) []*task {
 	return list[:n]
 }
 
+// values reads the keys of list, in one round trip.
+func (c *Conn) values(list []*task) ([]any, error) {
+	w := c.wire.Compose(len(list))
+	for _, s := range list {
+		w.Add("GET", c.keyArg(s.Key, nil))
+	}
+	return w.Replies()
+}
+
 // answered gives s the first of replies, one for each of its commands, and returns the rest.
 func (s *task) answered(replies []any) (rest []any) {
 	n := s.commands()

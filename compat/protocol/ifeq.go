@@ -162,11 +162,7 @@ func (c *Conn) readRefused(list []*task) {
 	if len(list) == 0 {
 		return
 	}
-	w := c.wire.Compose(len(list))
-	for _, s := range list {
-		w.Add("GET", c.keyArg(s.Key, nil))
-	}
-	replies, err := w.Replies()
+	replies, err := c.values(list)
 	if err != nil { // the removal itself was answered
 		fail(list, ErrLost)
 		return

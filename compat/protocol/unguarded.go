@@ -16,11 +16,7 @@ var Unguarded Condition = unguarded{}
 type unguarded struct{}
 
 func (unguarded) carryOut(c *Conn, list []*task) {
-	w := c.wire.Compose(len(list))
-	for _, s := range list {
-		w.Add("GET", c.keyArg(s.Key, nil))
-	}
-	held, err := w.Replies()
+	held, err := c.values(list)
 	if err != nil {
 		fail(list, err)
 		return
@@ -29,7 +25,7 @@ func (unguarded) carryOut(c *Conn, list []*task) {
 	if len(ours) == 0 {
 		return
 	}
-	w = c.wire.Compose(4 * len(ours))
+	w := c.wire.Compose(4 * len(ours))
 	for _, s := range ours {
 		if s.TakeFence {
 			w.Add("MULTI")

@@ -16,7 +16,7 @@ func TestSpots(t *testing.T) {
 		{`getset:classic 2.4 2x1 given="SET {key} t=-2s" : C1`, "acquire", "getsetlock/getsetlock.go", `"GET"`},
 		{`getset:classic 2.4 2x1 given="SET {key} t=-2s" : C1 C1`, "acquire", "getsetlock/classic.go", `"GETSET"`},
 		{"getset:guarded 2.4 2x1 : C2 C1", "acquire", "getsetlock/guarded.go", "c.Watch(key)"},
-		{"getset:classic 2.4 2x1 : C1", "release", "compat/protocol/unguarded.go", "w.Replies()"},
+		{"getset:classic 2.4 2x1 : C1", "release", "compat/protocol/unguarded.go", "c.values(list)"},
 		{"tx:guarded 2.4 2x1 : C1 C1 C1", "release", "compat/protocol/watch.go", ""},
 	} {
 		c, choices, err := ParseSchedule(test.schedule)

@@ -185,15 +185,10 @@ func (c *Conn) Watch(key string) (value string, exists bool, err error) {
 	if err != nil {
 		return "", false, err
 	}
-	if err := answer.First(replies); err != nil {
+	if value, exists, err = (Reading{wire.Seen{Watch: replies[0], Get: replies[1]}}).Value(key); err != nil {
 		c.Unwatch()
-		return "", false, Foreign(key, err)
 	}
-	value, err = redis.String(replies[1], nil)
-	if err == redis.ErrNil {
-		return "", false, nil
-	}
-	return value, true, err
+	return value, exists, err
 }
 
 // Unwatch ends a WATCH without an EXEC. A connection that returned to a pool under WATCH could abort its next

@@ -26,8 +26,8 @@ type Message struct {
 	pool      *sync.Pool    // keeps the message for its next use; nil: no pool does
 }
 
-// NewMessage returns an empty message. Do takes it.
-func NewMessage() *Message { return &Message{done: make(chan struct{}, 1)} }
+// newMessage returns an empty message.
+func newMessage() *Message { return &Message{done: make(chan struct{}, 1)} }
 
 // Add adds a command.
 func (m *Message) Add(name string, args ...any) {

@@ -123,19 +123,10 @@ func (c *Conn) load() (n int, ok bool) {
 	return c.waiting, c.err == nil && !c.retired
 }
 
-// Do sends a message and waits for its replies, until ctx ends or patience does (0: never). The end of patience
-// is limit.ErrTimeout. Later replies are thrown away: the connection gets no new messages, and ends when its
-// last message is answered or abandoned. A server's error stands among the replies, as a redis.Error. The
-// replies belong to the message. After an error the message must not be used again, except after
-// errTakesNoMore.
-func (c *Conn) Do(ctx context.Context, patience time.Duration, m *Message) ([]any, error) {
-	if err := c.send(ctx, patience, m, false); err != nil {
-		return nil, err
-	}
-	return c.wait(ctx, m)
-}
-
-// wait waits for the replies to m after send.
+// wait waits for the replies to m after send, until ctx ends or m's patience does: limit.ErrTimeout. Later
+// replies are thrown away: the connection gets no new messages, and ends when its last message is answered or
+// abandoned. A server's error stands among the replies, as a redis.Error. The replies belong to m, and m is not
+// used again after an error.
 func (c *Conn) wait(ctx context.Context, m *Message) ([]any, error) {
 	if ctx.Done() == nil {
 		<-m.done
@@ -155,7 +146,7 @@ func (c *Conn) wait(ctx context.Context, m *Message) ([]any, error) {
 // send puts a message behind the others. A caller writes the pending messages if no goroutine does: a lone
 // message at once. With last, send retires the connection, and works on a retired one too: the caller has sent
 // earlier messages over it. Without last, send returns errTakesNoMore for a retired connection. It always does
-// for an ended one.
+// for an ended one. patience limits the wait for the replies; 0: no limit.
 func (c *Conn) send(ctx context.Context, patience time.Duration, m *Message, last bool) error {
 	if ctx.Err() != nil {
 		m.recycle()
@@ -184,8 +175,8 @@ func (c *Conn) send(ctx context.Context, patience time.Duration, m *Message, las
 	return nil
 }
 
-// gather lets more messages join the next write, as long as there are replies to come and messages still arrive. c.mu is
-// held, but not during the wait.
+// gather lets more messages join the next write, as long as there are replies to come and messages still
+// arrive. c.mu is held, but not during the wait.
 func (c *Conn) gather() {
 	for n := 0; len(c.sent) > 0 && n < len(c.pending); {
 		n = len(c.pending)

@@ -19,8 +19,16 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// Do sends a message over one connection, without a Pool, and waits for its replies.
+func (c *Conn) Do(ctx context.Context, patience time.Duration, m *Message) ([]any, error) {
+	if err := c.send(ctx, patience, m, false); err != nil {
+		return nil, err
+	}
+	return c.wait(ctx, m)
+}
+
 func say(names ...any) *Message {
-	m := NewMessage()
+	m := newMessage()
 	m.Add(names[0].(string), names[1:]...)
 	return m
 }

@@ -222,7 +222,7 @@ func (p *Pool) message() *Message {
 	if m, ok := p.messages.Get().(*Message); ok {
 		return m
 	}
-	m := NewMessage()
+	m := newMessage()
 	m.pool = &p.messages
 	return m
 }

@@ -34,7 +34,7 @@
 //
 // Limits:
 //
-//   - Before 2.4.11 SORT sees no keys of more than Longest bytes. In cluster mode SORT has no GET.
+//   - Before 2.4.11 SORT sees no keys of more than longest bytes. In cluster mode SORT has no GET.
 //   - Before 2.2 LREM, like every write there, deletes a key with a TTL.
 //   - Redis 2.0 takes a number, and the same number followed by a zero byte and more, for equal.
 //   - A foreign list on the key loses the elements equal to the compared value.
@@ -59,8 +59,8 @@ const (
 	arguments = 60 // of a replacement
 )
 
-// Longest limits a key's length in bytes: every server can read such a key.
-const Longest = 1024
+// longest limits a key's length in bytes: every server can read such a key.
+const longest = 1024
 
 // Check returns an error if lists can't compare the key or the value.
 func Check(key, value string) error {
@@ -69,8 +69,8 @@ func Check(key, value string) error {
 		return errors.New("an empty value can't be compared by lists")
 	case value == key: // the first SORT, refused, would leave it on s
 		return errors.New("a value that is its own key can't be compared by lists")
-	case len(key) > Longest:
-		return fmt.Errorf("a key of %d bytes, and by lists %d can be read", len(key), Longest)
+	case len(key) > longest:
+		return fmt.Errorf("a key of %d bytes, and by lists %d can be read", len(key), longest)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ func Of(key string) int {
 			key = tag
 		}
 	}
-	return In(CRC(0, key))
+	return in(crc16(0, key))
 }
 
 var crcTable = func() (t [256]uint16) {
@@ -33,16 +33,16 @@ var crcTable = func() (t [256]uint16) {
 	return t
 }()
 
-// CRC continues the checksum crc over s.
-func CRC(crc uint16, s string) uint16 {
+// crc16 continues the checksum crc over s.
+func crc16(crc uint16, s string) uint16 {
 	for i := 0; i < len(s); i++ {
 		crc = crc<<8 ^ crcTable[byte(crc>>8)^s[i]]
 	}
 	return crc
 }
 
-// In returns the slot of a key with the checksum crc.
-func In(crc uint16) int { return int(crc % 16384) }
+// in returns the slot of a key with the checksum crc.
+func in(crc uint16) int { return int(crc % 16384) }
 
 // Beside returns a key that begins with key and hashes to key's slot: key:name:{key}, or key:name if key has a
 // hash tag.
@@ -108,9 +108,9 @@ func Taken(key string) error {
 // suffixFor returns a number for the end of head: together they hash to key's slot. One number in 16384 does;
 // head is hashed only once.
 func suffixFor(key, head string) string {
-	want, crc := Of(key), CRC(0, head)
+	want, crc := Of(key), crc16(0, head)
 	for n := 0; ; n++ {
-		if s := strconv.Itoa(n); In(CRC(crc, s)) == want {
+		if s := strconv.Itoa(n); in(crc16(crc, s)) == want {
 			return s
 		}
 	}

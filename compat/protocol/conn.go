@@ -21,8 +21,8 @@ type Conn struct {
 	replies []any // to extra, in the last Write
 }
 
-// With returns a Conn over the same connection whose Writes run cmds too, in one transaction with their own
-// commands and behind these. A lock made of another lock notes something so when the other one is taken.
+// With returns a Conn over the same connection. Each Write of that Conn runs cmds too, behind its own commands
+// and in one transaction with them. A lock made of another lock notes something so when the other one is taken.
 // Alongside returns the replies.
 func (c *Conn) With(cmds ...Cmd) *Conn {
 	with := *c
@@ -77,7 +77,7 @@ func (c *Conn) Lacks(err error, why, use string) error {
 	return unsafe
 }
 
-// Unsafe returns the [*UnsafeServerError] for a server whose answers prove an algorithm unsafe there. It asks
+// Unsafe returns the [*UnsafeServerError] for a server after its answers have proved an algorithm unsafe. It asks
 // INFO for the version, and leaves Version "" if the server does not answer.
 func (c *Conn) Unsafe(why, use string) error {
 	return &UnsafeServerError{Version: c.version(), Why: why, Use: use}

@@ -13,7 +13,7 @@
 //	RENAMENX a s                              s = [value value] if it was gone
 //	SORT s BY nosort LIMIT 1 1 STORE t        t = [value] if s has a second, else [] or nothing
 //	RPOPLPUSH t u                             u = [value] if t has one
-//	RENAME u key                              no such key u: key is what it was
+//	RENAME u key                              no such key u: key stays as it is
 //	LREM key 0 held                           empties that list, and so deletes it; an error on a string
 //	MSETNX key next a ""                      to replace: 1 if key is gone and a was renamed
 //	DEL s a t u

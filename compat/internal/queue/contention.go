@@ -37,7 +37,7 @@ func (qs *Queues[P]) contended(q *Queue[P]) *contention {
 	if q.contention == nil {
 		c := &contention{news: make(chan struct{}, 1)}
 		if q.contention = c; qs.Signals != nil {
-			c.unused = 2 * missed // every other client may be one that can be woken
+			c.unused = 2 * missed // perhaps every other client can be woken
 		}
 		if q.here != nil {
 			c.begin(q.here.Since)

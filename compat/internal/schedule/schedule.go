@@ -56,8 +56,8 @@ type Times struct {
 	Renew time.Time // zero: the item is not renewed, or a renewal is under way
 }
 
-// early returns the time by which an item may be renewed sooner, together with others: a thirtieth of a lease that
-// is renewed when a third of the lease has passed.
+// early returns how much sooner an item may be renewed, together with others: a thirtieth of a lease, if a renewal
+// is due after a third of it.
 func (t *Times) early() time.Duration { return t.End.Sub(t.Renew) / 20 }
 
 // An Item holds Of's place in the heap. The scheduler's mutex guards the other fields.

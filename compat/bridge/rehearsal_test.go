@@ -44,7 +44,6 @@ type fleet struct {
 	source compat.Source
 	key    string
 	lease  time.Duration
-	quota  int64 // sections after which a worker ends by itself; 0: none
 	wg     sync.WaitGroup
 
 	overlaps, sections atomic.Int64
@@ -64,12 +63,12 @@ type worker struct {
 	rounds    atomic.Int64
 }
 
-func (f *fleet) start(a protocol.Algorithm, prefix string) *worker {
+func (f *fleet) start(a protocol.Algorithm) *worker {
 	w := &worker{stop: make(chan struct{}), die: make(chan struct{}), ended: make(chan struct{})}
-	k := compat.NewOn(f.source, a, compat.Options{NoRenew: true, Prefix: prefix, Poll: 20 * time.Millisecond})
+	k := compat.NewOn(f.source, a, compat.Options{NoRenew: true, Poll: 20 * time.Millisecond})
 	f.wg.Go(func() {
 		defer close(w.ended)
-		for f.quota == 0 || w.rounds.Load() < f.quota {
+		for {
 			select {
 			case <-w.stop:
 				return
@@ -165,7 +164,7 @@ func rehearse(t *testing.T, source compat.Source, p bridge.Plan) *fleet {
 	const size = 4
 	workers := make([]*worker, size)
 	for i := range workers {
-		workers[i] = f.start(lockOf(t, source, p.Stages[0]), "")
+		workers[i] = f.start(lockOf(t, source, p.Stages[0]))
 	}
 	f.works(workers)
 	for n, s := range p.Stages[1:] {
@@ -177,7 +176,7 @@ func rehearse(t *testing.T, source compat.Source, p bridge.Plan) *fleet {
 				close(w.stop)
 			}
 			<-w.ended
-			workers[i] = f.start(a, "")
+			workers[i] = f.start(a)
 			f.works(workers)
 		}
 		t.Logf("stage %d, %s: rolled out, %d sections so far", n+1, s.Lock, f.sections.Load())

@@ -185,62 +185,50 @@ func TestWatchesApart(t *testing.T) {
 		"b (asking) MULTI → OK", "b (asking) SET k 3 → QUEUED", "b (asking) EXEC → [OK]")
 }
 
-// A transaction whose keys may be apart is not followed: 3.0 would begin the
-// fence again at 1 (cluster/keys-apart).
+// A transaction whose keys may be on two servers is refused with TRYAGAIN, and is not followed: 3.0 would begin the
+// fence again at 1 (cluster/keys-apart). Under a WATCH it is not called aborted either, which would have the algorithm look
+// again at once, and again.
 func TestKeysApart(t *testing.T) {
-	for _, old := range []bool{true, false} {
-		f := newFake(t, old)
-		c := f.conn(f.source(), "k")
-		f.do(a, "SET", fence, "41")
-		f.begin()
-		_, err := c.Exec(protocol.Cmd{"SETNX", "k", "v"}, protocol.Cmd{"INCR", fence})
-		if e, _ := err.(redis.Error); !strings.HasPrefix(string(e), "TRYAGAIN ") {
-			t.Errorf("%v, want TRYAGAIN", err)
-		}
-		if on, number := f.where(fence); len(on) != 1 || number != "41" {
-			t.Errorf("the fence is %s on %q", number, on)
-		}
-		f.migrate("")
-		f.end()
-		if replies, err := c.Exec(protocol.Cmd{"SETNX", "k", "v"}, protocol.Cmd{"INCR", fence}); err != nil || replies[1] != int64(42) {
-			t.Errorf("%v, %v", replies, err)
-		}
-	}
-}
-
-// The same under a WATCH that stands where it was made: it is not said to have
-// been aborted, which would have the algorithm look again at once, and again.
-func TestKeysApartUnderWatch(t *testing.T) {
-	f := newFake(t, false)
-	c := f.conn(f.source(), "k")
-	f.do(a, "SET", "k", "v")
-	f.begin()
-	_, err := c.Run(protocol.Change{Key: "k", Value: "v", Do: []protocol.Cmd{{"INCR", fence}, {"DEL", "k"}}})
-	if e, _ := err.(redis.Error); !strings.HasPrefix(string(e), "TRYAGAIN ") {
-		t.Errorf("%v, want TRYAGAIN", err)
-	}
-	f.seen("a WATCH k → OK", "a GET k → v", "a MULTI → OK", "a INCR "+fence+" → ASK", "a DEL k → QUEUED", "a EXEC → EXECABORT",
-		"a DISCARD → ERR") // Conn.Exec's, after any error
-}
-
-// Where the key is asked for on the server that the slot is moved to, the WATCH stands there, and the other
-// key may not have come yet: a fence would begin anew.
-func TestKeysApartUnderWatchThere(t *testing.T) {
-	for _, old := range []bool{false, true} {
-		f := newFake(t, old)
-		c := f.conn(f.source(), "k")
-		f.do(a, "SET", fence, "7")
-		f.begin()
-		if _, exists, err := c.Watch("k"); exists || err != nil {
-			t.Fatal(exists, err)
-		}
-		_, err := c.Exec(protocol.Cmd{"SET", "k", "v"}, protocol.Cmd{"INCR", fence})
-		if e, _ := err.(redis.Error); !strings.HasPrefix(string(e), "TRYAGAIN ") {
-			t.Errorf("of 3.0 %v: %v, want TRYAGAIN", old, err)
-		}
-		if on, value := f.where(fence); len(on) != 1 || value != "7" {
-			t.Errorf("of 3.0 %v: the fence is on %v, %s", old, on, value)
-		}
+	for name, c := range map[string]struct {
+		old   bool   // as 3.0 answers
+		held  string // "": the key is asked for on the server to which the slot moves, and a WATCH stands there
+		watch bool
+	}{
+		"3.0": {old: true}, "7.0": {},
+		"under a WATCH":            {held: "v", watch: true},
+		"under a WATCH there, 3.0": {old: true, watch: true}, "under a WATCH there, 7.0": {watch: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t, c.old)
+			conn := f.conn(f.source(), "k")
+			if f.do(a, "SET", fence, "41"); c.held != "" {
+				f.do(a, "SET", "k", c.held)
+			}
+			if f.begin(); c.held != "" {
+				f.migrate(fence)
+			}
+			if c.watch {
+				if _, exists, err := conn.Watch("k"); exists != (c.held != "") || err != nil {
+					t.Fatal(exists, err)
+				}
+			}
+			_, err := conn.Exec(protocol.Cmd{"SET", "k", "w"}, protocol.Cmd{"INCR", fence})
+			if e, _ := err.(redis.Error); !strings.HasPrefix(string(e), "TRYAGAIN ") {
+				t.Errorf("%v, want TRYAGAIN", err)
+			}
+			if on, number := f.where(fence); len(on) != 1 || number != "41" {
+				t.Errorf("the fence is %s on %q", number, on)
+			}
+			if c.watch {
+				return
+			}
+			f.migrate("")
+			f.end()
+			replies, err := conn.Exec(protocol.Cmd{"SET", "k", "w"}, protocol.Cmd{"INCR", fence})
+			if err != nil || replies[1] != int64(42) {
+				t.Errorf("%v, %v", replies, err)
+			}
+		})
 	}
 }
 
@@ -540,60 +528,46 @@ func TestNodesInstead(t *testing.T) {
 	}
 }
 
-// CLUSTERDOWN is an error of the step, which did not run: the Locker waits, and
-// the map is learnt anew.
-func TestLockWaitsWhileClusterIsDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, false)
-		s := f.source()
-		f.conn(s, "k")
-		locks := compat.NewOn(s.Source(), getsetlock.Guarded{}, compat.Options{NoRenew: true})
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		f.down = true
-		if _, err := locks.TryLock(ctx, "k", time.Second); err == nil || errors.Is(err, compat.ErrUnknown) || !strings.Contains(err.Error(), "CLUSTERDOWN") {
-			t.Errorf("TryLock: %v, want CLUSTERDOWN, and no doubt", err)
-		}
-		f.script(map[int]func(){6: func() { f.down = false }})
-		if _, err := locks.Lock(ctx, "k", 10*time.Second); err != nil {
-			t.Errorf("Lock of a cluster that comes back: %v", err)
-		}
-		if f.maps < 3 {
-			t.Errorf("the map was asked for %d times", f.maps)
-		}
-	})
-}
-
-// A cluster that stays down ends the wait after a ttl.
-func TestWaitEndsWhileClusterIsDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, false)
-		f.down = true
-		locks := compat.NewOn(f.source().Source(), getsetlock.Guarded{}, compat.Options{NoRenew: true})
-		if _, err := locks.Lock(context.Background(), "k", 50*time.Millisecond); !errors.Is(err, compat.ErrInvalid) && (err == nil || !strings.Contains(err.Error(), "CLUSTERDOWN")) {
-			t.Errorf("Lock: %v, want CLUSTERDOWN", err)
-		}
-	})
-}
-
-// A lock whose keys are apart is waited for, and is not said to be unsafe: the
-// server's refusal while it moves the slot says nothing about it.
-func TestKeysApartAreWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, false)
-		f.begin()
-		locks := compat.NewOn(f.source().Source(), txlock.Renamed{}, compat.Options{NoRenew: true, Poll: 50 * time.Millisecond})
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		_, err := locks.TryLock(ctx, "k", time.Second)
-		if err == nil || errors.Is(err, compat.ErrUnsafeServer) || errors.Is(err, compat.ErrUnknown) || !strings.Contains(err.Error(), "TRYAGAIN") {
-			t.Errorf("TryLock: %v, want TRYAGAIN", err)
-		}
-		f.script(map[int]func(){30: func() { f.migrate(""); f.end() }})
-		if _, err := locks.Lock(ctx, "k", 10*time.Second); err != nil {
-			t.Error(err)
-		}
-	})
+// A cluster that is down, or moves the keys of a lock apart, refuses a step, and the step did not run. The refusal says
+// nothing about the safety of the server. Lock waits until the cluster serves the key again, for a ttl at most.
+func TestLockWaitsForTheCluster(t *testing.T) {
+	for _, c := range []struct {
+		says   string
+		a      protocol.Algorithm
+		breaks func(*fake)
+		mends  func(*fake)
+		after  int // commands
+	}{
+		{"CLUSTERDOWN", getsetlock.Guarded{}, func(f *fake) { f.down = true }, func(f *fake) { f.down = false }, 6},
+		{"TRYAGAIN", txlock.Renamed{}, (*fake).begin, func(f *fake) { f.migrate(""); f.end() }, 30},
+	} {
+		inBubble(t, c.says, func(t *testing.T) {
+			f := newFake(t, false)
+			s := f.source()
+			f.conn(s, "k")
+			k := compat.NewOn(s.Source(), c.a, compat.Options{NoRenew: true, Poll: 50 * time.Millisecond})
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			c.breaks(f)
+			refused := func(what string, err error) {
+				judged := errors.Is(err, compat.ErrUnsafeServer) || errors.Is(err, compat.ErrUnknown)
+				if err == nil || judged || !strings.Contains(err.Error(), c.says) {
+					t.Errorf("%s: %v, want %s", what, err, c.says)
+				}
+			}
+			_, err := k.TryLock(ctx, "k", time.Second)
+			refused("TryLock", err)
+			_, err = k.Lock(t.Context(), "k", time.Second)
+			refused("Lock, while nothing changes", err)
+			f.script(map[int]func(){c.after: func() { c.mends(f) }})
+			if _, err := k.Lock(ctx, "k", 10*time.Second); err != nil {
+				t.Errorf("Lock: %v", err)
+			}
+			if c.says == "CLUSTERDOWN" && f.maps < 3 {
+				t.Errorf("the map was asked for %d times, want it learnt anew", f.maps)
+			}
+		})
+	}
 }
 
 // Whatever a slot does in the middle of an extension or a release, it touches

@@ -31,12 +31,12 @@ func (r Renamed) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.D
 		return l, err
 	}
 	w, err := c.Write(key, protocol.Write{
-		Before: []protocol.Cmd{setex},
-		Do:     []protocol.Cmd{{"RENAMENX", tmp, name}},
-		TakeFence:   r.Fence,
-		After:  []protocol.Cmd{{"DEL", tmp}},
-		Read:   true,
-		Pins:   true,
+		Before:    []protocol.Cmd{setex},
+		Do:        []protocol.Cmd{{"RENAMENX", tmp, name}},
+		TakeFence: r.Fence,
+		After:     []protocol.Cmd{{"DEL", tmp}},
+		Read:      true,
+		Pins:      true,
 	})
 	if w.Before != nil {
 		if refused, ok := w.Before[0].(redis.Error); ok {

@@ -39,7 +39,7 @@ func TestBinaryStaysSmall(t *testing.T) {
 		if name := "text/template.(*state).walk"; bytes.Contains(code, []byte(name)) {
 			t.Errorf("%s is in it: for a template the linker keeps every method there is", name)
 		}
-		const most = 15.3e6 // half of what it was; reading MONITOR logs and judging exercises takes 0.2 MB of it
+		const most = 15.35e6 // half of what it was; reading MONITOR logs and judging exercises takes 0.2 MB of it, disbelief in replies 0.02
 		if len(code) > most && runtime.GOARCH == "amd64" {
 			t.Errorf("%d bytes, %.0f at most", len(code), most)
 		}

@@ -107,6 +107,10 @@ func TestSurveyOfAnotherScan(t *testing.T) {
 					return bulk("1795230000")
 				case "PTTL":
 					return ":-1\r\n"
+				case "WATCH", "UNWATCH", "MULTI":
+					return "+OK\r\n"
+				case "GET":
+					return bulk("1795230000")
 				}
 				return ":1\r\n"
 			}))

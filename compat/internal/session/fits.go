@@ -6,17 +6,6 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// kinds says what a server answers to the commands of locks. A command that it lacks may be answered with anything.
-var kinds = map[string]func(reply any) bool{
-	"SETNX": yesOrNo, "RENAMENX": yesOrNo, "MSETNX": yesOrNo, "EXPIRE": yesOrNo, "PEXPIRE": yesOrNo, "EXPIREAT": yesOrNo, "PERSIST": yesOrNo,
-	"DEL": number, "DELIFEQ": number, "DELEX": number, "INCR": number, "INCRBY": number, "TTL": number, "PTTL": number, "EXISTS": number,
-	"ZADD": number, "ZREM": number, "ZCARD": number, "ZREMRANGEBYSCORE": number, "ZUNIONSTORE": number, "LREM": number, "WAIT": number,
-	"WATCH": done, "UNWATCH": done, "MULTI": done, "SETEX": done, "PSETEX": done, "MSET": done, "RENAME": done,
-	"SET": func(reply any) bool { return done(reply) || value(reply) },
-	"GET": value, "GETSET": value,
-	"EXEC": func(reply any) bool { return reply == nil || list(reply) }, "MGET": list,
-}
-
 func yesOrNo(reply any) bool { return reply == int64(0) || reply == int64(1) }
 
 func number(reply any) bool { _, ok := reply.(int64); return ok }
@@ -38,19 +27,38 @@ func text(reply any) any {
 	return nil
 }
 
-// Fits returns an error for a reply that no server gives to the command. It may belong to another command: the
-// connection is out of step.
-func Fits(name string, reply any) error {
-	if _, refused := reply.(redis.Error); refused {
-		return nil
+// fits reports whether a server can give the reply to a command of the locks. Any reply fits other commands.
+func fits(name string, reply any) bool {
+	switch name {
+	case "SETNX", "RENAMENX", "MSETNX", "EXPIRE", "PEXPIRE", "EXPIREAT", "PERSIST":
+		return yesOrNo(reply)
+	case "DEL", "DELIFEQ", "DELEX", "INCR", "INCRBY", "TTL", "PTTL", "EXISTS", "ZADD", "ZREM", "ZCARD", "ZREMRANGEBYSCORE",
+		"ZUNIONSTORE", "LREM", "WAIT":
+		return number(reply)
+	case "WATCH", "UNWATCH", "MULTI", "SETEX", "PSETEX", "MSET", "RENAME":
+		return done(reply)
+	case "SET":
+		return done(reply) || value(reply)
+	case "GET", "GETSET":
+		return value(reply)
+	case "EXEC":
+		return reply == nil || list(reply)
+	case "MGET":
+		return list(reply)
 	}
-	if fits := kinds[name]; fits != nil && !fits(reply) {
-		return fmt.Errorf("setnxlock: %s is answered %.40q, which is no answer to it", name, fmt.Sprint(reply))
-	}
-	return nil
+	return true
 }
 
-// fit judges a reply, and in that to EXEC those to the commands that were queued.
+// Fits returns an error if no server gives the reply to the command. The reply may belong to another command: the
+// connection is out of step.
+func Fits(name string, reply any) error {
+	if _, refused := reply.(redis.Error); refused || fits(name, reply) {
+		return nil
+	}
+	return fmt.Errorf("setnxlock: %s is answered %.40q, which is no answer to it", name, fmt.Sprint(reply))
+}
+
+// fit judges a reply. The reply to EXEC holds the replies to the queued commands.
 func (s *Session) fit(name string, reply any) {
 	queues := s.queues && name != "EXEC" && name != "DISCARD"
 	switch all, ran := reply.([]any); {

@@ -130,7 +130,7 @@ func (c *Conn) Do(name string, args ...any) (reply any, err error) {
 	return c.believed(reply, err)
 }
 
-// believed ends the connection with a reply that is none to its command: what it answers later may belong to others.
+// believed ends the connection if a reply does not fit its command: later replies may belong to other commands.
 func (c *Conn) believed(reply any, err error) (any, error) {
 	if c.Session.Strange == nil || err != nil {
 		return reply, err

@@ -3,12 +3,13 @@ package cluster
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"net"
-	"regexp"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/guard"
 )
 
 // bytesConn is a server that has said all that it will say.
@@ -38,15 +39,18 @@ func FuzzAnswers(f *testing.F) {
 	for _, s := range []string{"a 127.0.0.1:1@2 myself,master - 0 0 1 connected 0-5460 [5461->-b]\n", "a :0@0 master,noaddr - 0 0 1 disconnected 1", "a b c d e f g h 5-1", "a h:1 master - 0 0 1 connected 99999999-3"} {
 		f.Add([]byte("*" + s))
 	}
-	long := regexp.MustCompile(`[*$][+]?\d{7}`)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if long.Match(data) { // redigo makes room for as many elements as a length says, before it reads one
-			t.Skip()
-		}
 		reply := any(data) // CLUSTER NODES is one text
 		if len(data) > 0 && data[0] == '*' && bytes.IndexByte(data, '\r') < 0 {
 			reply = data[1:]
-		} else if c := redis.NewConn(bytesConn{Reader: bufio.NewReader(bytes.NewReader(data))}, 0, 0); len(data) < 4096 {
+		} else if len(data) < 4096 {
+			guarded, err := guard.Dial(func(context.Context, string, string) (net.Conn, error) { // as New dials
+				return bytesConn{Reader: bufio.NewReader(bytes.NewReader(data))}, nil
+			})(t.Context(), "tcp", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := redis.NewConn(guarded, 0, 0)
 			r, err := c.Receive()
 			if reply = r; err != nil {
 				reply = err

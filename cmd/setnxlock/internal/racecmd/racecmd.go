@@ -4,7 +4,6 @@ package racecmd
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -130,30 +129,19 @@ func choose(what, value string, of []string) error {
 
 // suggest lists likely names for a mistyped value, nearest first.
 func suggest(value string, names []string, otherwise string) string {
-	type near struct {
-		name string
-		far  int
-	}
-	var list []near
-	for _, name := range names {
-		_, short, _ := strings.Cut(name, "/")
-		far := min(distance(value, name), distance(value, short))
+	far := func(name string) int {
 		if len(value) > 2 && strings.Contains(name, value) {
-			far = 0
+			return 0
 		}
-		if far <= len(value)/3 {
-			list = append(list, near{name, far})
-		}
+		_, short, _ := strings.Cut(name, "/")
+		return min(distance(value, name), distance(value, short))
 	}
-	slices.SortStableFunc(list, func(a, b near) int { return cmp.Compare(a.far, b.far) })
-	var best []string
-	for _, n := range list[:min(4, len(list))] {
-		best = append(best, n.name)
-	}
-	if best == nil {
+	near := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return far(name) > len(value)/3 })
+	slices.SortStableFunc(near, func(a, b string) int { return far(a) - far(b) })
+	if len(near) == 0 {
 		return otherwise
 	}
-	return "perhaps " + strings.Join(best, ", ")
+	return "perhaps " + strings.Join(near[:min(4, len(near))], ", ")
 }
 
 // distance counts the letters to change, add or leave out to make b of a.

@@ -46,6 +46,8 @@ func newEndpoint(t *testing.T, ours *authority, cert string) *endpoint {
 		pair := must.Get(tls.LoadX509KeyPair(ours.file(cert+".crt"), ours.file(cert+".key")))(t)
 		config = &tls.Config{Certificates: []tls.Certificate{pair}}
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.at = serve(t, func(c net.Conn) { p.serve(c, config) })
 	_, p.port, _ = net.SplitHostPort(p.at)
 	p.id = p.at
@@ -89,6 +91,8 @@ func (p *endpoint) serve(c net.Conn, config *tls.Config) {
 }
 
 func (p *endpoint) answer(words []string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	list := func(all ...string) string {
 		text := fmt.Sprintf("*%d\r\n", len(all))
 		for _, s := range all {
@@ -171,14 +175,17 @@ func TestWherePasswordsGo(t *testing.T) {
 			for name, cert := range map[string]string{"A": "localhost", "B": "127.0.0.1", "C": "", "D": ""} {
 				endpoints[name] = newEndpoint(t, ours, cert)
 			}
-			endpoints["C"].knows = []string{endpoints["B"].at}
-			if to := endpoints[test.names]; to != nil {
-				for _, p := range endpoints {
-					p.names = "localhost:" + to.port
-					if to == endpoints["B"] {
-						p.names = to.at
-					}
+			for name, p := range endpoints {
+				p.mu.Lock()
+				if name == "C" {
+					p.knows = []string{endpoints["B"].at}
 				}
+				if to := endpoints[test.names]; to == endpoints["B"] {
+					p.names = to.at
+				} else if to != nil {
+					p.names = "localhost:" + to.port
+				}
+				p.mu.Unlock()
 			}
 			words := strings.NewReplacer("SAFE", safe, "PLAIN", plain, "TLS", "rediss://").Replace(test.args)
 			args := strings.Fields(words)

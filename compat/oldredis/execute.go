@@ -125,9 +125,9 @@ func (s *Server) admit(c *session, args []string) (cmd *command, answer any) {
 	case cmd == nil || s.refuse[name]:
 		return nil, redis.Error(s.quirks.texts.unknown(args[0], args[1:]))
 	case s.forbid[name]:
-		return nil, redis.Error("NOPERM this user has no permissions to run the '" + name + "' command")
+		return nil, s.reject(c, name, "NOPERM this user has no permissions to run the '"+name+"' command")
 	case !cmd.accepts(len(args)):
-		return nil, redis.Error("ERR wrong number of arguments for '" + name + "' command")
+		return nil, s.reject(c, name, "ERR wrong number of arguments for '"+name+"' command")
 	case s.full && s.needsMemory(c, cmd):
 		return nil, s.refuseFull(c, name)
 	case c.subscribed() && !whileSubscribed(name):
@@ -150,10 +150,23 @@ func (s *Server) needsMemory(c *session, cmd *command) bool {
 
 func (s *Server) refuseFull(c *session, name string) any {
 	if c.multi && name == "exec" && !s.has(execNeedsMemory) {
-		s.endMulti(c)
-		return redis.Error("EXECABORT Transaction discarded because of: " + s.quirks.texts.full)
+		return s.abort(c, s.quirks.texts.full)
 	}
 	return redis.Error(s.quirks.texts.full)
+}
+
+// reject returns the error of a command that may not run.
+func (s *Server) reject(c *session, name, text string) any {
+	if name == "exec" && s.has(execRejected) {
+		return s.abort(c, strings.TrimPrefix(text, "ERR "))
+	}
+	return redis.Error(text)
+}
+
+// abort drops the transaction of an EXEC that may not run.
+func (s *Server) abort(c *session, why string) any {
+	s.endMulti(c)
+	return redis.Error("EXECABORT Transaction discarded because of: " + why)
 }
 
 // atOnce reports whether the command is not queued in MULTI.

@@ -131,6 +131,9 @@ var (
 	// drops the transaction.
 	execChecksMemory = since("7.0")
 
+	// execRejected: an EXEC that may not run, or has arguments, drops the transaction.
+	execRejected = since("7.0")
+
 	// moveDropsTTL: MOVE does not carry the TTL.
 	moveDropsTTL = before("2.8")
 

@@ -19,7 +19,7 @@ func (s *Server) number(text string) (n int64, ok bool) {
 		return leadingNumber(text), true
 	case numbersStrict:
 		n, err := strconv.ParseInt(text, 10, 64)
-		return n, err == nil && text[0] != '+'
+		return n, err == nil && strconv.FormatInt(n, 10) == text
 	}
 	text, _, _ = strings.Cut(text, "\x00")
 	if style == numbersSpaced {

@@ -102,7 +102,7 @@ func Redirected(err error) bool {
 // key was the reason, and remedy is "" for any other reply. The arguments are the command that the
 // caller knows of and the lock's key.
 func Denied(e redis.Error, command, key string) (denied, of, remedy string) {
-	s := string(e)
+	s := strings.TrimPrefix(string(e), execRefused)
 	word, _, _ := strings.Cut(s, " ")
 	inScript, runs := strings.CutPrefix(s, "ERR ACL failure in script: ") // from 7.2 on; and Valkey
 	switch {

@@ -51,7 +51,9 @@ func TestDenied(t *testing.T) {
 			"EVAL", "app:k", "the user's ACL does not cover this key, or one that begins with it: ACL SETUSER … ~app:k*"},
 		"ERR ACL failure in script: User app has no permissions to run the 'incr' command script: 1, on @user_script:8.": {
 			"EVAL", "", "the user's ACL lacks a command that this script runs: docs/servers.md has each lock's line for ACL SETUSER"}, // 7.4, Valkey 8.0
-		"ERR ACL failure in script: No permissions to access a key script: 1, on @user_script:8.": {"EVAL", "app:k", "the user's ACL does not cover this key, or one that begins with it: ACL SETUSER … ~app:k*"},
+		"ERR ACL failure in script: No permissions to access a key script: 1, on @user_script:8.":                   {"EVAL", "app:k", "the user's ACL does not cover this key, or one that begins with it: ACL SETUSER … ~app:k*"},
+		"EXECABORT Transaction discarded because of: NOPERM this user has no permissions to run the 'exec' command": {"EXEC", "", "the user's ACL lacks this command: ACL SETUSER … +exec"},
+		"EXECABORT Transaction discarded because of: READONLY You can't write":                                      {"EVAL", "", "this is a replica: connect to its master"},
 		"OOM command not allowed":                        {"EVAL", "", "the server is over its maxmemory: it needs room, or a higher maxmemory"},
 		"READONLY You can't write":                       {"EVAL", "", "this is a replica: connect to its master"},
 		"ERR operation not permitted":                    {"EVAL", "", "it asks for a password: AUTH"},

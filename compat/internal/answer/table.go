@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
@@ -83,7 +84,15 @@ func Known(err error) *Row {
 	return row(string(e))
 }
 
+// execRefused begins the reply to an EXEC that was refused itself (from 7.0 on). The refusal follows, without its ERR.
+const execRefused = "EXECABORT Transaction discarded because of: "
+
 func row(said string) *Row {
+	if why, ok := strings.CutPrefix(said, execRefused); ok {
+		if r := cmp.Or(row(why), row("ERR "+why)); r != nil {
+			return r
+		}
+	}
 	word, _, _ := strings.Cut(said, " ")
 	for i, r := range rows {
 		if r.word == word && word != "" || r.text != "" && strings.HasPrefix(said, r.text) {

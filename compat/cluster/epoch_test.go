@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,7 +91,9 @@ func (s *shards) lost(addr string) bool {
 // learnt has source learn of a change: a connection of a user, for a key that is not there, breaks.
 func (s *shards) learnt(t *testing.T, source *cluster.Source, key string, change func(*shards)) {
 	c := must.Get(source.Get(t.Context(), key))(t)
+	s.mu.Lock()
 	s.lose, s.then = key, func() { change(s) }
+	s.mu.Unlock()
 	if _, err := c.Do("GET", key); !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
@@ -336,17 +339,19 @@ func TestReplacedWhileItIsChecked(t *testing.T) {
 					s, source := newShards(t)
 					s.apart = true
 					k := compat.NewOn(source.Source(), a.new(false), compat.Options{NoRenew: true})
-					n, inside := 0, false
+					var n atomic.Int32 // commands; a wake-up is sent beside the test
+					var inside atomic.Bool
 					s.asked = func(cmds [][]any) {
-						if inside || !slices.ContainsFunc(cmds, func(cmd []any) bool { return keyOf(cmd) != "" }) {
+						if inside.Load() || !slices.ContainsFunc(cmds, func(cmd []any) bool { return keyOf(cmd) != "" }) {
 							return
 						}
-						if n++; n == 1 {
-							inside = true
+						at := int(n.Add(1))
+						if at == 1 {
+							inside.Store(true)
 							test.first(t, s, source)
-							inside = false
+							inside.Store(false)
 						}
-						if n == moment+1 {
+						if at == moment+1 {
 							s.mu.Lock()
 							test.then(s)
 							s.mu.Unlock()
@@ -364,7 +369,7 @@ func TestReplacedWhileItIsChecked(t *testing.T) {
 					if err := lock.Release(t.Context()); err != nil && !errors.Is(err, compat.ErrLost) {
 						t.Errorf("after %d commands: Release: %v", moment, err)
 					}
-					if n <= moment {
+					if int(n.Load()) <= moment {
 						return
 					}
 				}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/limit"
 )
 
 // A Message is one command on its way.
@@ -310,9 +311,7 @@ func (w *wire) end(broke bool) {
 		return
 	}
 	if broke {
-		past, end := context.WithDeadline(context.Background(), time.Unix(0, 0))
-		defer end()
-		redis.DoContext(w.to, past, "") //nolint:errcheck // breaks the connection, and sends nothing
+		redis.ReceiveContext(w.to, limit.Past) //nolint:errcheck // breaks the connection, also beside a Do of another goroutine
 	}
 	w.to.Close()
 }

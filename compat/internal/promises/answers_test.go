@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,15 +31,15 @@ func TestAnswersOfAServerThatWasReplaced(t *testing.T) {
 						return
 					}
 					inWorld(t, k, func(w *world) {
-						replaced := 0
+						var replaced atomic.Int32
 						var pools []*redis.Pool
 						var sources []compat.Source
 						for _, s := range w.servers {
 							p := &redis.Pool{MaxIdle: 8, Dial: func() (redis.Conn, error) {
-								mine := replaced
+								mine := replaced.Load()
 								return faulty.Over(s.Dial(), func(m faulty.Message) faulty.Fate {
 									switch {
-									case mine < replaced:
+									case mine < replaced.Load():
 										return faulty.Answer(reply)
 									case m.Name == "WAIT":
 										return faulty.Answer(int64(1))
@@ -63,7 +64,7 @@ func TestAnswersOfAServerThatWasReplaced(t *testing.T) {
 								c.Close()
 							}
 						}
-						replaced++
+						replaced.Add(1)
 						if _, err := q.ask(context.Background(), w, locker, l); err != nil {
 							t.Errorf("after the server was replaced: %v", err)
 						}
@@ -72,7 +73,7 @@ func TestAnswersOfAServerThatWasReplaced(t *testing.T) {
 							t.Fatalf("then another lock: %v", err)
 						}
 						one := another.Context()
-						replaced++ // and the renewals, together
+						replaced.Add(1) // and the renewals, together
 						pass(2 * long)
 						if one.Err() != nil {
 							t.Errorf("the renewal after the next: %v", context.Cause(one))

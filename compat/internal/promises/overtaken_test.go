@@ -3,6 +3,7 @@ package promises_test
 import (
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -201,10 +202,11 @@ func TestTwoTakeADeadLock(t *testing.T) {
 						t.Fatalf("a lock that lives: %v", err)
 					}
 					pass(short + 2*time.Second)
-					var other *compat.Lock
+					var rivals atomic.Pointer[compat.Lock] // a step behind the release may be the n-th
 					net.Expect(func(m faulty.Message) faulty.Fate {
 						if m.N == n {
-							other, _ = rival.TryLock(background, k.key, long)
+							other, _ := rival.TryLock(background, k.key, long)
+							rivals.Store(other)
 						}
 						if m.N == lost {
 							return faulty.Fate{Loss: faulty.LostReply}
@@ -213,7 +215,7 @@ func TestTwoTakeADeadLock(t *testing.T) {
 					})
 					l, err := first.TryLock(background, k.key, long)
 					reached = net.Count() >= n
-					if err == nil && other != nil && believes(l) && believes(other) {
+					if other := rivals.Load(); err == nil && other != nil && believes(l) && believes(other) {
 						t.Errorf("one came before command %d, the reply to command %d was lost: both have it", n, lost)
 					}
 				})

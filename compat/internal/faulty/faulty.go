@@ -298,22 +298,23 @@ type wire struct {
 	late bool // DeliverLate still uses to, and closes it; under net.mu
 }
 
-// end closes the connection. A broken connection of a pool does not return to the pool.
+// end closes the connection, or breaks it: also beside a Do of another goroutine. A broken connection of a pool does not
+// return to the pool.
 func (w *wire) end(broke bool) {
 	w.net.mu.Lock()
+	late := w.late
 	if !broke {
 		w.net.open--
 		defer w.net.ended()
 	}
-	late := w.late
 	w.net.mu.Unlock()
-	if late {
-		return
+	switch {
+	case late:
+	case broke:
+		redis.ReceiveContext(w.to, limit.Past) //nolint:errcheck // breaks it
+	default:
+		w.to.Close()
 	}
-	if broke {
-		redis.ReceiveContext(w.to, limit.Past) //nolint:errcheck // breaks the connection, also beside a Do of another goroutine
-	}
-	w.to.Close()
 }
 
 func (w *wire) carry(ctx context.Context, write [][]any) ([]any, error) {

@@ -422,10 +422,11 @@ func TestRealServer(t *testing.T) {
 		n.Expect(faulty.Fate{Loss: loss}.Of("SET"))
 		conn.Send("WATCH", "k") //nolint:errcheck // Do says it
 		conn.Send("MULTI")      //nolint:errcheck // likewise
-		if _, err := conn.Do("SET", "k", "v"); !errors.Is(err, io.ErrUnexpectedEOF) || pool.ActiveCount() != 0 {
+		_, err := conn.Do("SET", "k", "v")
+		conn.Close()
+		if !errors.Is(err, io.ErrUnexpectedEOF) || pool.ActiveCount() != 0 {
 			t.Errorf("%s: %v, %d connections", loss, err, pool.ActiveCount())
 		}
-		conn.Close()
 		n.Expect(faulty.Fate{Before: faulty.Forever}.Of("PING"))
 		conn = dial(t, n, pool)
 		if _, err := redis.DoWithTimeout(conn, time.Millisecond, "PING"); !errors.Is(err, os.ErrDeadlineExceeded) {

@@ -91,8 +91,9 @@ func (s *State) On(e Event) Verdict {
 		if e.Final {
 			s.unresolved = nil
 		}
-		for i, d := range s.unresolved { // a late extension runs after this one, and its ttl counts from then
-			s.unresolved[i].Until = Until(e.At, d.TTL)
+		asked := e.Claim.Until.Add(Drift(e.Claim.TTL) - e.Claim.TTL) // long before e.At, if the reply was slow
+		for i, d := range s.unresolved {                             // a late extension runs after this one
+			s.unresolved[i].Until = Until(asked, d.TTL)
 			if d.Value == s.held.Value { // the late extension changes no value
 				s.unresolved[i].Value = e.Claim.Value
 			}

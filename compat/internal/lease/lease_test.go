@@ -168,7 +168,7 @@ func (w *world) extend(v variant, ttl time.Duration, fate string, then Kind) {
 		}
 		next.Fence = c.Fence
 		w.on(Unknown, next, final)
-	case "done", "overtaken", "slow reply":
+	case "done", "overtaken", "slow reply", "followed, slow reply":
 		if w.expire(); fate == "overtaken" {
 			w.arrive()
 		}
@@ -181,7 +181,10 @@ func (w *world) extend(v variant, ttl time.Duration, fate string, then Kind) {
 		}
 		w.draw(v, &next)
 		w.inFlight()
-		if fate == "slow reply" {
+		if fate == "followed, slow reply" { // by a late message, before the reply is read
+			w.arrive()
+		}
+		if strings.HasSuffix(fate, "slow reply") {
 			w.now = w.now.Add(short)
 		}
 		switch verdict := w.on(then, next, final); {
@@ -200,7 +203,7 @@ func (w *world) extend(v variant, ttl time.Duration, fate string, then Kind) {
 func (w *world) extended(v variant, c Claim) {
 	want := c.Until
 	if !v.rotates {
-		want = earlier(want, Until(w.now, short))
+		want = earlier(want, Until(want.Add(Drift(c.TTL)-c.TTL), short))
 	}
 	if until := w.s.Until(); until.Before(want) {
 		w.fail(fmt.Sprintf("extended until %v, believed until %v", want.Sub(w.now), until.Sub(w.now)))
@@ -389,7 +392,7 @@ func steps(v variant) map[string]func(w *world) {
 		},
 	}
 	for _, ttl := range []time.Duration{short, long} {
-		for _, fate := range []string{"done", "overtaken", "slow reply", "lost reply", "lost request", "late", "not sent", "aborted"} {
+		for _, fate := range []string{"done", "overtaken", "slow reply", "followed, slow reply", "lost reply", "lost request", "late", "not sent", "aborted"} {
 			all[fmt.Sprintf("extended by %v: %s", ttl, fate)] = func(w *world) { w.extend(v, ttl, fate, Done) }
 		}
 	}

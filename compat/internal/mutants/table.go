@@ -192,7 +192,7 @@ var table = []mutant{
 	row("drift is not taken off", "lease.Until", swap("ttl - Drift(ttl)", "ttl"), machine, handing, stopping, settling),
 	row("every extension is taken for the final one", "lease.State.On", always("case Done: e.Final")),
 	row("what arrives late counts from when it was sent", "lease.State.On",
-		swap("s.unresolved[i].Until = Until(e.At, d.TTL)", "_, _ = i, d")),
+		swap("s.unresolved[i].Until = Until(asked, d.TTL)", "_, _, _ = i, d, asked")),
 	row("a reply lowers the fence", "lease.State.On",
 		drop("case Done: e.Claim.Fence = max(e.Claim.Fence, s.held.Fence)")),
 	row("an unknown outcome is forgotten", "lease.State.On", drop("s.addUnresolved(e.Claim)")),

@@ -11,6 +11,7 @@
 package mux
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/internal/session"
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
@@ -265,14 +267,14 @@ func (c *Conn) readOne(m *Message) {
 	if c.err != nil {
 		return
 	}
-	refusal := stuck(m.names, replies)
+	broken := cmp.Or(stuck(m.names, replies), session.Strange(m.names, replies))
 	c.sent[0] = nil
 	if c.sent = c.sent[1:]; len(c.sent) == 0 {
 		c.sent = nil
 	}
 	c.answer(m, replies, nil)
-	if refusal != nil {
-		c.failed(refusal)
+	if broken != nil { // the messages behind m would get wrong replies
+		c.failed(broken)
 	}
 	c.endIfIdle()
 }

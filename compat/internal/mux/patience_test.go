@@ -132,7 +132,7 @@ func TestPatienceInAnyOrder(t *testing.T) {
 			}
 			for i, due := range answers {
 				time.Sleep(due - time.Since(began))
-				s.answers <- i
+				s.answers <- fmt.Sprint(i)
 			}
 			all.Wait()
 			c.Close()

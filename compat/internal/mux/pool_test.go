@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/internal/wire"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
@@ -176,6 +177,42 @@ func TestElsewhereIsNotShared(t *testing.T) {
 				t.Errorf("message %d: %v, %v", i+1, replies, err)
 			}
 		}
+		p.Close()
+		synctest.Wait()
+	})
+}
+
+// A connection with a reply that no server gives to its command is out of step: its next replies may belong to other
+// commands. The messages behind get none of them, and later messages go over another connection.
+func TestOutOfStepIsNotShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conns := []*silent{newSilent(), newSilent()}
+		p := &Pool{Most: 1, Whole: func() bool { return true }}
+		p.Borrow = func(context.Context, string) (c redis.Conn, err error) {
+			c, conns = conns[0], conns[1:]
+			return c, nil
+		}
+		first, second := conns[0], conns[1]
+		setnx := func(i int, want any) {
+			step := p.Step("k")
+			w := wire.Conn{Conn: &step}
+			w.Begin(limit.Timed(context.Background(), limit.Real, time.Minute))
+			if reply, err := w.Do("SETNX", "k", "v"); reply != want || (err == nil) != (want != nil) {
+				t.Errorf("message %d: %v, %v, want %v", i, reply, err, want)
+			}
+			w.Return()
+		}
+		var all sync.WaitGroup
+		for i := range 2 {
+			all.Go(func() { setnx(i, nil) })
+			synctest.Wait()
+		}
+		for _, reply := range []any{"PONG", int64(1), int64(0)} { // nobody has asked for the first
+			first.answers <- reply
+		}
+		all.Wait()
+		second.answers <- int64(0)
+		setnx(2, int64(0))
 		p.Close()
 		synctest.Wait()
 	})

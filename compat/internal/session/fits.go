@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/gomodule/redigo/redis"
 )
@@ -56,6 +57,17 @@ func Fits(name string, reply any) error {
 		return nil
 	}
 	return fmt.Errorf("setnxlock: %s is answered %.40q, which is no answer to it", name, fmt.Sprint(reply))
+}
+
+// Strange returns an error if no server gives the replies to the commands, sent together.
+func Strange(names []string, replies []any) error {
+	var s Session
+	for i, name := range names {
+		if _, refused := replies[i].(redis.Error); !refused {
+			s.fit(strings.ToUpper(name), replies[i])
+		}
+	}
+	return s.Strange
 }
 
 // fit judges a reply. The reply to EXEC holds the replies to the queued commands.

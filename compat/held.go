@@ -54,6 +54,9 @@ func (k *Locker) hold(parent context.Context, bound bool, le Grant, ttl time.Dur
 	if le.How == protocol.Adopted { // a part of it may still have the value that the adopter came with
 		l.state.On(lease.Event{Kind: lease.Disclose})
 	}
+	if le.Rotate { // an extension from before it was a Lock's may still run
+		l.state.On(lease.Event{Kind: lease.Unknown, At: now, Claim: claimOf(le, k.term(ttl))})
+	}
 	if !k.abilities.Shared {
 		k.queues.Took(l.lease.Key, &l.place)
 	}

@@ -2,7 +2,9 @@ package promises_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
@@ -60,6 +62,71 @@ func TestALateRequestIsNoLoss(t *testing.T) {
 				}
 				if wrong > 0 {
 					t.Logf("wrong in %d of %d runs", wrong, ran)
+				}
+			})
+		})
+	}
+}
+
+// A request from before the lock was its present holder's arrives after a longer extension, and shortens the lease
+// if the lock can't change its value: the holder believes in no more. The EXPIRE of tx:classic, which compares
+// nothing, can't keep this promise.
+func TestALateRequestOfItsPast(t *testing.T) {
+	ways := map[string]func(w *world, c *compat.Locker, arm func()) (*compat.Lock, error){
+		"acquired": func(w *world, c *compat.Locker, arm func()) (*compat.Lock, error) {
+			w.try(c, long).Release(background) //nolint:errcheck // its server was found safe
+			arm()
+			return c.TryLock(background, w.kind.key, short)
+		},
+		"adopted": func(w *world, c *compat.Locker, arm func()) (*compat.Lock, error) {
+			h, err := w.try(c, long).Detach(background)
+			if err != nil {
+				t.Fatal(err)
+			}
+			arm()
+			return c.AdoptHandle(background, h, short)
+		},
+		"handed off": func(w *world, c *compat.Locker, arm func()) (*compat.Lock, error) {
+			l := w.try(c, long)
+			arm()
+			return l.Handoff(background, short)
+		},
+		"inherited": func(w *world, c *compat.Locker, arm func()) (l *compat.Lock, err error) {
+			first, done := w.try(c, long), make(chan struct{})
+			go func() {
+				defer close(done)
+				l, err = c.Lock(background, w.kind.key, short)
+			}()
+			pass(time.Second)
+			arm()
+			first.Release(background) //nolint:errcheck // another may have it
+			<-done
+			return l, err
+		},
+	}
+	kinds := slices.DeleteFunc(append(all(false), keepers()...), func(k kind) bool { return k.looks() || k.name == "tx:classic" })
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
+			eachKind(t, kinds, func(t *testing.T, k kind) {
+				for n, reached := 1, true; reached; n++ {
+					inWorld(t, k, func(w *world) {
+						holder, net := w.client(compat.Options{NoRenew: true})
+						l, err := way(w, holder, func() { net.Expect(faulty.Fate{Loss: faulty.LateRequest}.At(n)) })
+						reached = net.Count() >= n
+						net.Expect(nil)
+						if err == nil {
+							err = l.Extend(background, 10*long)
+						}
+						net.DeliverLate()
+						if err != nil {
+							return
+						}
+						pass(short + time.Second)
+						rival, _ := w.client(compat.Options{NoRenew: true})
+						if _, err := rival.TryLock(background, k.key, long); err == nil && believes(l) {
+							t.Errorf("command %d came late: two have it", n)
+						}
+					})
 				}
 			})
 		})

@@ -24,7 +24,7 @@ var (
 	errNothingSent = errors.New("setnxlock: Receive, but nothing was sent")
 )
 
-// refuses reports whether a reply denies that its server is the master: a write with such a reply grants nothing.
+// refuses reports whether a reply denies that its server is the master: a unit with such a reply grants nothing.
 func refuses(reply any) bool {
 	e, _ := reply.(redis.Error)
 	word, _, _ := strings.Cut(string(e), " ")
@@ -177,15 +177,7 @@ func (c *conn) exchange(v via, l *leg, units []unit) ([][]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !slices.ContainsFunc(all, refuses) {
-		ctx, done := v.context()
-		defer done()
-		if err := c.s.believe(ctx, l.addr, asked); err != nil {
-			wire.Drop(l.Conn)
-			return nil, err
-		}
-	}
-	replies := make([][]any, len(units))
+	replies, grants := make([][]any, len(units)), false
 	for i, u := range units {
 		if asking {
 			all = all[min(1, len(all)):]
@@ -194,10 +186,19 @@ func (c *conn) exchange(v via, l *leg, units []unit) ([][]any, error) {
 			return nil, fmt.Errorf("setnxlock: %s gave %d replies too few", l.addr, len(u.cmds)-len(all))
 		}
 		replies[i], all = all[:len(u.cmds)], all[len(u.cmds):]
+		grants = grants || !slices.ContainsFunc(replies[i], refuses)
 		for _, r := range replies[i] {
 			if e, _ := r.(redis.Error); strings.HasPrefix(string(e), "CLUSTERDOWN") {
 				c.s.suspect(l.addr, c.number)
 			}
+		}
+	}
+	if grants { // if only one of them does: a master that was replaced may hear of it in between
+		ctx, done := v.context()
+		defer done()
+		if err := c.s.believe(ctx, l.addr, asked); err != nil {
+			wire.Drop(l.Conn)
+			return nil, err
 		}
 	}
 	return replies, nil

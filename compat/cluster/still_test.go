@@ -10,13 +10,14 @@ import (
 )
 
 // A master that stood still while its replica took its place grants and extends nothing when it goes on, whichever
-// of our commands lay in its socket.
+// of our commands lay in its socket, and however soon it hears of its successor.
 func TestStoodStillWhileItWasReplaced(t *testing.T) {
 	const key = "k"
 	for _, a := range algorithms() {
 		for step, extends := range map[string]bool{"acquisition": false, "extension": true} {
 			inBubble(t, step+"/"+a.name, func(t *testing.T) {
-				for moment, n := 0, 1; moment <= n; moment++ { // 0: before it was sent anything
+				for at, n := 0, 1; at/3 <= n; at++ {
+					moment, hears := at/3, at/3+at%3 // 0: before it was sent anything
 					s, source := newShards(t)
 					s.apart = true
 					o := compat.Options{NoRenew: true, Timeout: time.Minute}
@@ -30,14 +31,20 @@ func TestStoodStillWhileItWasReplaced(t *testing.T) {
 					}
 					n = -1
 					s.asked = func([][]any) {
-						if n++; n != moment {
+						n++
+						s.mu.Lock()
+						defer s.mu.Unlock()
+						if hears > moment && n == hears {
+							s.stale = ""
+						}
+						if n != moment {
 							return
 						}
-						s.mu.Lock()
 						s.set("c:1", "b:1")
 						s.stale = "a:1"
 						s.mu.Unlock()
 						time.Sleep(3 * time.Second)
+						s.mu.Lock()
 					}
 					s.asked(nil)
 					until := lock.Until()
@@ -49,7 +56,7 @@ func TestStoodStillWhileItWasReplaced(t *testing.T) {
 					s.asked = nil
 					got, held := compat.NewOn(s.source(t).Source(), a.new(false), o).TryLock(t.Context(), key, time.Minute)
 					if held == nil && (err == nil || extends && lock.Until().After(until)) {
-						t.Errorf("it stood before command %d: %v, and another has %q on the new master", moment, err, got.Token())
+						t.Errorf("it stood before command %d, and heard before %d: %v, and another has %q on the new master", moment, hears, err, got.Token())
 					}
 					synctest.Wait() // what is returned in the background
 				}

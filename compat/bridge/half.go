@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -59,8 +60,9 @@ func (h half) value(key string, now time.Time, ttl time.Duration, token string) 
 	return h.Token.Write(key, now, token)
 }
 
-// digits makes the twelve digits of a time's nonce of a token.
+// digits makes the twelve digits of a time's nonce of a token, or of none: the engine asks what ttl a lease may have, too.
 func digits(token string) func() string {
+	token = cmp.Or(token, "0")
 	return func() string {
 		const digits = 12
 		b := make([]byte, digits)

@@ -253,6 +253,20 @@ func TestTwoNamesOfTimes(t *testing.T) {
 	}
 }
 
+// Every ttl from a second on is one of both names, whole seconds or not.
+func TestTwoNamesForAnyTTL(t *testing.T) {
+	for _, old := range []string{"redis-py-2.9", "redis-py-2.10", "mlanett-redis-lock"} {
+		locks := compat.New(oldredis.Run(t, "7.0"), twoNames(old, "redis-py-3", nil), compat.Options{NoRenew: true})
+		l, err := locks.TryLock(t.Context(), "k", 1500*time.Millisecond)
+		if err != nil {
+			t.Fatalf("%s: %v", old, err)
+		}
+		if err := l.Extend(t.Context(), 2500*time.Millisecond); err != nil {
+			t.Errorf("%s: extended: %v", old, err)
+		}
+	}
+}
+
 // Half of an old pair is somebody's, and a deadline in whole seconds counts until the next second.
 func TestTwoNamesMeetAPair(t *testing.T) {
 	for _, c := range []struct {

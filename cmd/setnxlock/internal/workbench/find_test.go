@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
 	"github.com/setnxlock/setnxlock/internal/must"
 )
@@ -32,13 +33,13 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// Elsewhere it looks for everything, with one lost reply and crashes, and says so, and what it has not tried.
+// Elsewhere it looks for everything, by the faults of the question, and says so, and what it has not tried.
 func TestIsItSafe(t *testing.T) {
 	for _, x := range []struct{ schedule, breaks string }{
 		{"other/forgetful 2.4 2x2 :", "progress"}, {"other/endless 2.4 2x2 check=exclusion :", "progress"}, {"tx:classic/never 2.4 2x1 : C1", "progress"},
 		{"tx:guarded 2.4 2x1 :", ""},
 	} {
-		f, refused := asked[Found](t, Question{Do: "find", Schedule: x.schedule})
+		f, refused := asked[Found](t, Question{Do: "find", Schedule: x.schedule, Faults: race.Faults{LostReplies: 1, Crash: true}, Ticks: 2})
 		if refused != "" || f.Violated != x.breaks {
 			t.Errorf("%s: %s %q, want %q", x.schedule, refused, f.Violated, x.breaks)
 		}

@@ -23,16 +23,14 @@ import (
 
 // A Question is what the page asks.
 type Question struct {
-	Do       string `json:"do"`       // "table", "at", "protocol", "choices", "explore", "remedy", "survivors", "parties", "pair", "monitor", "sample", "templates", "form", "exercise", "find"
+	Do       string `json:"do"`       // "table", "at", "protocol", "choices", "remedy", "survivors", "parties", "pair", "monitor", "sample", "templates", "form", "exercise", "find"
 	Schedule string `json:"schedule"` // as race replay takes it
 
 	Second string `json:"second"` // of "at": the lock beside it; of no name of a lock: any
 
-	// Of "explore": what may go wrong how often, how much room there is, and the invariant that is
-	// looked at; "": all, or those of the schedule.
+	// Of "find" outside of a level: what may go wrong how often, and the invariant that is looked at; "": all.
 	Faults race.Faults `json:"faults"`
 	Ticks  int         `json:"ticks"`
-	States int         `json:"states"`
 	Check  string      `json:"check"`
 
 	Race string `json:"race"` // of "exercise" its name, where Schedule has the words; of "find" a level's; "": Schedule's lock
@@ -117,8 +115,6 @@ func (q Question) answer(ctx context.Context, progress func(Progress)) (any, err
 	switch q.Do {
 	case "table":
 		return table(), nil
-	case "explore":
-		return q.explore(ctx, progress)
 	case "find":
 		return q.find(ctx, progress)
 	case "survivors":
@@ -168,37 +164,24 @@ var table = sync.OnceValue(func() Table {
 	return t
 })
 
-func (q Question) position() (Position, error) {
+// read reads the schedule of the question.
+func (q Question) read() (race.Config, []race.Choice, error) {
 	c, choices, err := race.ParseSchedule(q.Schedule)
 	if err == nil && c.Algorithm == "" {
 		err = errors.New("race: a schedule begins with algorithm, server and clients x attempts, and a colon")
 	}
-	if err != nil {
-		return Position{}, err
+	if err == nil {
+		c.Locks, err = catalogue.With(Locks(), c.Algorithm)
 	}
-	if c.Locks, err = catalogue.With(Locks(), c.Algorithm); err != nil {
+	return c, choices, err
+}
+
+func (q Question) position() (Position, error) {
+	c, choices, err := q.read()
+	if err != nil {
 		return Position{}, err
 	}
 	return At(c, choices)
-}
-
-// explore searches from the beginning: the words of the schedule count for nothing.
-func (q Question) explore(ctx context.Context, progress func(Progress)) (Found, error) {
-	c, _, err := race.ParseSchedule(q.Schedule)
-	if err != nil {
-		return Found{}, err
-	}
-	if c.Locks, err = catalogue.With(Locks(), c.Algorithm); err != nil {
-		return Found{}, err
-	}
-	c.Faults, c.Ticks, c.MaxStates, c.MaxMemory = q.Faults, q.Ticks, q.States, 1<<30
-	if q.Check != "" {
-		c.Invariants = []string{q.Check}
-	}
-	if progress != nil {
-		c.Progress = func(s race.Stats) { progress(Progress{s.States, s.Depth, s.Elapsed.Seconds()}) }
-	}
-	return found(race.Explore(ctx, c))
 }
 
 // reason removes the names of packages from an error.

@@ -896,7 +896,7 @@ function stop() {
 async function explore(leads) {
   const schedule = join(head().replace(/ check=\S+/, ''), []), mine = turn // a reader who goes on is not led away
   let r
-  const asked = level ? {do: 'find', race: level.name} : {do: 'explore', schedule, faults: faults(), ticks: Number($('ticks').value), states: 5_000_000, check: $('check').value}
+  const asked = level ? {do: 'find', race: level.name} : {do: 'find', schedule, faults: faults(), ticks: Number($('ticks').value), check: $('check').value}
   try { r = await search(asked) } catch (err) {
     $('progress').textContent = err.message
     return

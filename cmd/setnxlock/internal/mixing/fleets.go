@@ -3,7 +3,7 @@
 package mixing
 
 import (
-	"embed"
+	_ "embed"
 	"fmt"
 	"strings"
 
@@ -16,8 +16,11 @@ import (
 //go:embed pairs.txt
 var pairs string
 
-//go:embed page
-var pageFiles embed.FS
+//go:embed page/fleets.html
+var fleetsHTML string
+
+//go:embed page/fleets.js
+var fleetsJS string
 
 // A fleet is one side of a mixture, with the effect of each other side.
 type fleet struct {
@@ -117,17 +120,9 @@ func FleetsPage(workbench string) pages.Question {
 	}
 	return pages.Question{
 		File: "fleets.html", Title: "Two Fleets on One Key", Says: "Two fleets on one key: may they share it?",
-		Body: markup.Fill(asset("fleets.html"), map[string]markup.HTML{
+		Body: markup.Fill(fleetsHTML, map[string]markup.HTML{
 			"fleets": w.HTML(), "steps": more.HTML(), "count": markup.HTML(fmt.Sprint(len(all))),
 		}),
-		Script: asset("fleets.js"),
+		Script: fleetsJS,
 	}
-}
-
-func asset(name string) string {
-	b, err := pageFiles.ReadFile("page/" + name)
-	if err != nil {
-		panic(err) // it is embedded
-	}
-	return string(b)
 }

@@ -3,7 +3,7 @@
 package pages
 
 import (
-	"embed"
+	_ "embed"
 	"encoding/json"
 	"io"
 	"reflect"
@@ -14,8 +14,26 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race/view"
 )
 
-//go:embed page
-var pageFiles embed.FS
+// The files of the pages.
+var (
+	//go:embed page/page.html
+	pageHTML string
+	//go:embed page/page.js
+	pageJS string
+	//go:embed page/page.css
+	pageCSS string
+	//go:embed page/site.css
+	siteCSS string
+	//go:embed page/guarantees.html
+	guaranteesHTML string
+	//go:embed page/guarantees.js
+	guaranteesJS string
+)
+
+// Lanes is the script for a trace as lanes: its global Lanes.
+//
+//go:embed page/lanes.js
+var Lanes string
 
 // HTML writes the trace as one page without other files: to be opened from a disk, stepped with the
 // keyboard and printed. Without JavaScript the page shows the timeline.
@@ -56,7 +74,7 @@ func writePage(w io.Writer, t race.Trace, c pageContext) error {
 	if t.Scenario != "" {
 		title = t.Scenario + ": " + title
 	}
-	body := markup.Fill(asset("page.html"), map[string]markup.HTML{
+	body := markup.Fill(pageHTML, map[string]markup.HTML{
 		"nav":      navigation(c.Nav),
 		"header":   header(t),
 		"picture":  markup.HTML(Picture(t)), // which escapes what comes from the trace
@@ -70,9 +88,9 @@ func writePage(w io.Writer, t race.Trace, c pageContext) error {
 		body += "<script src=\"" + raceScript + "\"></script>\n"
 		page.Allow, page.Sheets = []string{FileScripts, "frame-src 'self' file:"}, []string{Sheet}
 	} else {
-		script := Lanes() + asset("page.js")
+		script := Lanes + pageJS
 		body += "<script>" + markup.HTML(script) + "</script>\n"
-		page.Allow, page.Style = []string{"script-src " + markup.Script(script)}, Style()
+		page.Allow, page.Style = []string{"script-src " + markup.Script(script)}, pageCSS
 	}
 	page.Body = body
 	_, err = w.Write(page.Document())
@@ -222,18 +240,4 @@ func upperFirst(s string) string {
 		return s
 	}
 	return strings.ToUpper(s[:1]) + s[1:]
-}
-
-// Style returns the pages' CSS, for other pages with the same look.
-func Style() string { return asset("page.css") }
-
-// Lanes returns the script for a trace as lanes: its global Lanes.
-func Lanes() string { return asset("lanes.js") }
-
-func asset(name string) string {
-	b, err := pageFiles.ReadFile("page/" + name)
-	if err != nil {
-		panic(err) // it is embedded
-	}
-	return string(b)
 }

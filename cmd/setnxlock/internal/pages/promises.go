@@ -21,7 +21,7 @@ func guaranteesPage(guarantees, workbench string) (Question, error) {
 		return Question{}, err
 	}
 	var w markup.Writer
-	w.Put("%s", markup.Fill(asset("guarantees.html"), map[string]markup.HTML{"data": markup.HTML(data)}))
+	w.Put("%s", markup.Fill(guaranteesHTML, map[string]markup.HTML{"data": markup.HTML(data)}))
 	w.Put("<details class=\"lock\"><summary>The faults, and the bounds within which each was tried</summary>\n")
 	w.Put("<div class=\"table\" role=\"region\" tabindex=\"0\" aria-label=\"The faults\"><table>\n")
 	w.Put("<thead><tr><th>fault</th><th>what goes wrong</th><th>bounds: two clients, and more</th></tr></thead>\n")
@@ -36,7 +36,7 @@ func guaranteesPage(guarantees, workbench string) (Question, error) {
 	return Question{
 		File: "guarantees.html", Title: "What Each Lock Promises",
 		Says: "My server, my faults: which lock holds there, within which bounds",
-		Body: w.HTML(), Script: asset("guarantees.js"),
+		Body: w.HTML(), Script: guaranteesJS,
 	}, nil
 }
 

@@ -83,10 +83,10 @@ func Site(dir, workbench, guarantees string, races []Page, questions ...Question
 			return err
 		}
 	}
-	if err := s.write(Sheet, []byte(Style()+asset("site.css"))); err != nil {
+	if err := s.write(Sheet, []byte(pageCSS+siteCSS)); err != nil {
 		return err
 	}
-	if err := s.write(raceScript, []byte(Lanes()+asset("page.js"))); err != nil {
+	if err := s.write(raceScript, []byte(Lanes+pageJS)); err != nil {
 		return err
 	}
 	return s.index()

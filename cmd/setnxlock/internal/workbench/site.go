@@ -6,7 +6,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"embed"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,8 +23,15 @@ import (
 	"github.com/setnxlock/setnxlock/compat/race"
 )
 
-//go:embed page
-var page embed.FS
+// The files of the page.
+var (
+	//go:embed page/workbench.html
+	pageHTML string
+	//go:embed page/workbench.css
+	pageCSS string
+	//go:embed page/workbench.js
+	pageJS string
+)
 
 // The files that Site writes. A state of the workbench is Page, a # and its schedule.
 const (
@@ -123,14 +130,14 @@ func Site(ctx context.Context, dir string, levels []*Level) error {
 		Title:  "The Workbench: Break a Lock by Hand",
 		Allow:  []string{pages.FileScripts + " blob: 'wasm-unsafe-eval'", "worker-src blob:"},
 		Sheets: []string{pages.Sheet, "workbench.css"},
-		Body: markup.Fill(asset("workbench.html"), map[string]markup.HTML{
+		Body: markup.Fill(pageHTML, map[string]markup.HTML{
 			"levels":    markup.HTML(data),
 			"megabytes": markup.HTML(fmt.Sprintf("%.1f", float64(len(script))/1e6)),
 		}),
 	}
 	for name, b := range map[string][]byte{
 		Page: html.Document(), Engine: []byte(script),
-		"workbench.css": []byte(asset("workbench.css")), "workbench.js": []byte(pages.Lanes() + asset("workbench.js")),
+		"workbench.css": []byte(pageCSS), "workbench.js": []byte(pages.Lanes + pageJS),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), b, 0o666); err != nil {
 			return err
@@ -190,14 +197,6 @@ func ask(ctx context.Context, args ...string) (string, error) {
 		return "", fmt.Errorf("%w: %w", ErrNoSource, err)
 	}
 	return strings.TrimSpace(string(out)), nil
-}
-
-func asset(name string) string {
-	b, err := page.ReadFile("page/" + name)
-	if err != nil {
-		panic(err) // it is embedded
-	}
-	return string(b)
 }
 
 // algorithms are the packages in which a client that asks for a lock can stand (race.Spots).

@@ -64,12 +64,8 @@ func TestMoved(t *testing.T) {
 	if f.maps != 2 {
 		t.Errorf("the map was asked for %d times, want 2", f.maps)
 	}
-	if _, err := c.Do("GET", "k"); err != nil {
-		t.Error(err)
-	}
-	if _, err := f.conn(s, "k").Do("GET", "k"); err != nil {
-		t.Error(err)
-	}
+	must.Get(c.Do("GET", "k"))(t)
+	must.Get(f.conn(s, "k").Do("GET", "k"))(t)
 	f.seen("b GET k → v", "b GET k → v")
 }
 
@@ -82,12 +78,8 @@ func TestAsk(t *testing.T) {
 	f.do(a, "SET", "stays", "1")
 	f.begin()
 	for range 2 {
-		if _, err := c.Do("SETNX", "k", "v"); err != nil {
-			t.Error(err)
-		}
-		if _, err := c.Do("GET", "stays"); err != nil {
-			t.Error(err)
-		}
+		must.Get(c.Do("SETNX", "k", "v"))(t)
+		must.Get(c.Do("GET", "stays"))(t)
 	}
 	f.seen("a SETNX k v → ASK", "b (asking) SETNX k v → 1", "a GET stays → 1",
 		"a SETNX k v → ASK", "b (asking) SETNX k v → 0", "a GET stays → 1")
@@ -370,13 +362,9 @@ func TestWithoutKey(t *testing.T) {
 		t.Errorf("%v, %v", pong, err)
 	}
 	f.all()
-	if _, err := c.Exec(protocol.Cmd{"SET", "k", "v"}); err != nil {
-		t.Error(err)
-	}
+	must.Get(c.Exec(protocol.Cmd{"SET", "k", "v"}))(t)
 	f.log = nil
-	if _, err := c.Exec(protocol.Cmd{"DEL", "k"}); err != nil {
-		t.Error(err)
-	}
+	must.Get(c.Exec(protocol.Cmd{"DEL", "k"}))(t)
 	f.seen("b MULTI → OK", "b DEL k → QUEUED", "b EXEC → [1]")
 }
 
@@ -520,9 +508,7 @@ func TestOneAsksForTheMap(t *testing.T) {
 func TestNodesInstead(t *testing.T) {
 	f := newFake(t, false)
 	f.refuses = "SLOTS"
-	if _, err := f.conn(f.source(), "k").Do("SET", "k", "v"); err != nil {
-		t.Error(err)
-	}
+	must.Get(f.conn(f.source(), "k").Do("SET", "k", "v"))(t)
 	if on, _ := f.where("k"); len(on) != 1 || on[0] != a {
 		t.Errorf("on %q", on)
 	}

@@ -480,13 +480,9 @@ func (f *fake) everyMoment(a algorithm, fence bool, steps map[int]func(), mayDou
 		t.Error(err)
 	} else {
 		first = lock.Fence()
-		if err := lock.Release(ctx); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, lock.Release(ctx))
 	}
-	if _, err := rival.Inspect(ctx, "k"); err != nil {
-		t.Error(err)
-	}
+	must.Get(rival.Inspect(ctx, "k"))(t)
 
 	f.script(steps)
 	count := func() int {

@@ -17,6 +17,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/internal/realredis"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -104,9 +105,7 @@ func TestSlots(t *testing.T) {
 	pool := conformance.Dial(t, addr)
 	c := pool.Get()
 	defer c.Close()
-	if _, err := c.Do("CLUSTER", "ADDSLOTSRANGE", 0, 16383); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Do("CLUSTER", "ADDSLOTSRANGE", 0, 16383))(t)
 	deadline := time.Now().Add(time.Minute)
 	for {
 		if _, err := c.Do("GET", "a"); err == nil {
@@ -140,9 +139,7 @@ func TestSlots(t *testing.T) {
 			t.Errorf("in turn: %v", err)
 			continue
 		}
-		if err := lock.Release(background); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, lock.Release(background))
 	}
 }
 
@@ -193,7 +190,5 @@ func TestServerStandsStill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := lock.Release(background); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, lock.Release(background))
 }

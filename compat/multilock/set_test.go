@@ -15,6 +15,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // A world is an embedded server and its clients on one mock clock.
@@ -53,10 +54,7 @@ func everywhere(t *testing.T, f func(w world)) {
 				synctest.Test(t, func(t *testing.T) {
 					mock := clock.NewMock()
 					mock.Set(noon)
-					server, err := oldredis.New(v, oldredis.Options{Clock: mock})
-					if err != nil {
-						t.Fatal(err)
-					}
+					server := must.Get(oldredis.New(v, oldredis.Options{Clock: mock}))(t)
 					t.Cleanup(func() { server.Close() })
 					f(world{t, m, mock, make(chan time.Time, 1000), server, false})
 				})
@@ -84,11 +82,7 @@ func (w world) singles() *compat.Locker {
 
 func (w world) try(k *compat.Locker, key string) *compat.Lock {
 	w.t.Helper()
-	l, err := k.TryLock(background, key, ttl)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return l
+	return must.Get(k.TryLock(background, key, ttl))(w.t)
 }
 
 // do is one command of an onlooker's.
@@ -144,9 +138,7 @@ func TestSetsAndSinglesExclude(t *testing.T) {
 			w.t.Errorf("a set that shares c: %v", err)
 		}
 		w.free("0", "d")
-		if err := set.Release(background); err != nil {
-			w.t.Error(err)
-		}
+		must.Do(w.t, set.Release(background))
 		w.free("a", "b", "c")
 
 		single := w.try(w.singles(), "c")
@@ -156,9 +148,7 @@ func TestSetsAndSinglesExclude(t *testing.T) {
 			w.t.Errorf("a set of which c is held: %v, want that it is c", err)
 		}
 		w.free("a", "b")
-		if err := single.Release(background); err != nil {
-			w.t.Error(err)
-		}
+		must.Do(w.t, single.Release(background))
 	})
 }
 
@@ -177,9 +167,7 @@ func TestPrefix(t *testing.T) {
 		if _, err := w.way.set(compat.Pooled(w.server), false, o).TryLock(background, "a", ttl); !errors.Is(err, compat.ErrInvalid) {
 			w.t.Errorf("a key that is no set: %v, want ErrInvalid", err)
 		}
-		if err := lock.Release(background); err != nil {
-			w.t.Error(err)
-		}
+		must.Do(w.t, lock.Release(background))
 	})
 }
 
@@ -304,9 +292,7 @@ func TestFaultsWhileRefused(t *testing.T) {
 // not held by it, unless it was told that it is not known.
 func TestFaultsWhileTakingOver(t *testing.T) {
 	everywhere(t, func(w world) {
-		if _, err := w.sets().TryLock(background, multilock.Join("b"), time.Second); err != nil {
-			w.t.Fatal(err)
-		}
+		must.Get(w.sets().TryLock(background, multilock.Join("b"), time.Second))(w.t)
 		state := w.server.Snapshot()
 		for n := 1; ; n++ {
 			ran := 0
@@ -358,9 +344,7 @@ func TestOneFenceForAll(t *testing.T) {
 					}
 					last[k] = lock.Fence()
 				}
-				if err := lock.Release(background); err != nil {
-					w.t.Fatal(err)
-				}
+				must.Do(w.t, lock.Release(background))
 			}
 		}
 		if last["a"] > 80 {
@@ -402,20 +386,14 @@ func TestInspect(t *testing.T) {
 	everywhere(t, func(w world) {
 		set := multilock.Join("a", "b", "c")
 		inspect := func() compat.State {
-			st, err := w.sets().Inspect(background, set)
-			if err != nil {
-				w.t.Fatal(err)
-			}
+			st := must.Get(w.sets().Inspect(background, set))(w.t)
 			return st
 		}
 		if st := inspect(); st.Status != compat.StatusFree || st.Value != "" || len(st.Holders) != 0 {
 			w.t.Errorf("free: %+v", st)
 		}
 		a := w.try(w.singles(), "a")
-		b, err := w.singles().TryLock(background, "b", 2*ttl)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		b := must.Get(w.singles().TryLock(background, "b", 2*ttl))(w.t)
 		st := inspect()
 		if st.Status != compat.StatusHeld || st.Until.Sub(noon.Add(2*ttl)).Abs() > time.Second && !w.way.vague {
 			w.t.Errorf("a and b held: %+v, want until the end of b", st)

@@ -14,6 +14,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -53,10 +54,7 @@ func TestShorterExtension(t *testing.T) {
 		eachFault(func(n int, fault faulty.Hook) int {
 			w.server.Restore(start)
 			net := new(faulty.Network)
-			lock, err := w.behind(net).TryLock(background, multilock.Join(keys...), long)
-			if err != nil {
-				w.t.Fatal(err)
-			}
+			lock := must.Get(w.behind(net).TryLock(background, multilock.Join(keys...), long))(w.t)
 			net.Expect(fault)
 			extended := lock.Extend(background, short)
 			sent := net.Count()
@@ -66,10 +64,7 @@ func TestShorterExtension(t *testing.T) {
 				return sent
 			}
 			for _, k := range keys {
-				st, err := w.singles().Inspect(background, k)
-				if err != nil {
-					w.t.Fatal(err)
-				}
+				st := must.Get(w.singles().Inspect(background, k))(w.t)
 				if lock.Until().After(st.Until) {
 					w.t.Errorf("message %d: Until is %v, and %s ends at %v; extended: %v", n, lock.Until(), k, st.Until, extended)
 				}
@@ -103,9 +98,7 @@ func TestShortenedInPart(t *testing.T) {
 	if err := lock.Extend(background, time.Minute); err != nil || time.Until(lock.Until()) < 50*time.Second {
 		t.Errorf("%v, and ends in %v; want it extended", err, time.Until(lock.Until()))
 	}
-	if err := lock.Release(background); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, lock.Release(background))
 }
 
 // A release that finds one key gone and hears nothing of another says both, on one line.
@@ -114,10 +107,7 @@ func TestReleasePartlyLost(t *testing.T) {
 		both := false
 		eachFault(func(n int, fault faulty.Hook) int {
 			net := new(faulty.Network)
-			lock, err := w.behind(net).TryLock(background, multilock.Join("a", "b"), ttl)
-			if err != nil {
-				w.t.Fatal(err)
-			}
+			lock := must.Get(w.behind(net).TryLock(background, multilock.Join("a", "b"), ttl))(w.t)
 			w.do("DEL", "b")
 			net.Expect(fault)
 			released := lock.Release(background)
@@ -145,10 +135,7 @@ func TestReadersShareSets(t *testing.T) {
 	ctx, cancel := context.WithTimeout(background, time.Minute)
 	defer cancel()
 	set := multilock.Join("a", "b")
-	one, err := k.Lock(ctx, set, ttl)
-	if err != nil {
-		t.Fatal(err)
-	}
+	one := must.Get(k.Lock(ctx, set, ttl))(t)
 	two, err := k.Lock(ctx, set, ttl)
 	if err != nil {
 		t.Fatalf("a second reader: %v", err)
@@ -161,9 +148,7 @@ func TestReadersShareSets(t *testing.T) {
 		t.Errorf("a writer of b beside them: %v, want ErrHeld", err)
 	}
 	for _, l := range []*compat.Lock{one, two} {
-		if err := l.Release(ctx); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, l.Release(ctx))
 	}
 }
 
@@ -179,10 +164,7 @@ func TestHandoffOfEveryKey(t *testing.T) {
 	net.Expect(faulty.Then(func() { mock.Add(time.Millisecond) }).Of("SETNX")) // into the next second behind the first key
 	source := compat.Pooled(net.Pool(s))
 	k := compat.NewLocker(multilock.New(source, getsetlock.Classic{Options: getsetlock.Options{Dialect: getsetlock.Seconds}}), compat.Options{NoRenew: true, Clock: mock})
-	lock, err := k.TryLock(background, multilock.Join("a", "b"), ttl)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := must.Get(k.TryLock(background, multilock.Join("a", "b"), ttl))(t)
 	net.Expect(nil)
 	late := lock.Handle()
 	next, err := lock.Handoff(background, ttl)

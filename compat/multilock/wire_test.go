@@ -15,6 +15,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -298,10 +299,7 @@ func TestClassicOvertaken(t *testing.T) {
 		t.Errorf("a takeover whose reply was lost: ambiguous %v, %v", l.Ambiguous, err)
 	}
 	s = dead()
-	l, err := a.Acquire(protocol.NewConn(s.Dial()), noon, key, ttl)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(a.Acquire(protocol.NewConn(s.Dial()), noon, key, ttl))(t)
 	_, ch, err := a.Extend(noon, l, 2*ttl, false)
 	if err == nil {
 		_, err = run(s, faster(s)).Run(ch)
@@ -325,10 +323,7 @@ func TestKeysOfASetApart(t *testing.T) {
 		t.Errorf("repaired: %v, with TTLs of %d and %d", err, first, second)
 	}
 	c.Do("DEL", "a", "b") //nolint:errcheck
-	l, err := b.Acquire(t.Context(), s.Now, key, ttl)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(b.Acquire(t.Context(), s.Now, key, ttl))(t)
 	c.Do("EXPIRE", "b", 100) //nolint:errcheck
 	c.Do("EXPIRE", "a", 5)   //nolint:errcheck
 	// At the latest: a TTL is cut to seconds.
@@ -366,10 +361,7 @@ func TestOneExpiresUnderItsWatch(t *testing.T) {
 		"Release": func(_ *oldredis.Server, l compat.Lease) (protocol.Change, error) { return a.Release(l), nil },
 	} {
 		s := oldredis.Run(t, "2.4")
-		l, err := a.Acquire(protocol.NewConn(s.Dial()), s.Now(), multilock.Join("a", "b"), 10*ttl)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(a.Acquire(protocol.NewConn(s.Dial()), s.Now(), multilock.Join("a", "b"), 10*ttl))(t)
 		s.Dial().Do("EXPIRE", "b", 5) //nolint:errcheck
 		once := sync.OnceFunc(func() { s.Advance(6 * time.Second) })
 		ch, err := change(s, l)
@@ -386,10 +378,7 @@ func TestOneExpiresUnderItsWatch(t *testing.T) {
 func TestTxRotatesAndDraws(t *testing.T) {
 	s := oldredis.Run(t, "2.4")
 	a := multilock.Tx{Options: txlock.Options{Fence: true}}
-	l, err := a.Acquire(protocol.NewConn(s.Dial()), noon, multilock.Join("a", "b"), ttl)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(a.Acquire(protocol.NewConn(s.Dial()), noon, multilock.Join("a", "b"), ttl))(t)
 	was := l
 	l.Fence = 0
 	next, err := extendAs(s.Dial(), a, compat.Grant{Lease: l, Rotate: true}, ttl)

@@ -19,6 +19,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/redlock"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/internal/realredis"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -122,9 +123,7 @@ func TestLateVote(t *testing.T) {
 						t.Fatal(err)
 					}
 					if test.early {
-						if err := l.Release(background); err != nil {
-							t.Error(err)
-						}
+						must.Do(t, l.Release(background))
 						closed := make(chan error, 1)
 						go func() { closed <- k.Close(background) }()
 						synctest.Wait()
@@ -143,12 +142,8 @@ func TestLateVote(t *testing.T) {
 					wires[2].OnDial(nil)
 					open()
 					eventually(t, func() bool { return w.held("job") == "xxxxx" })
-					if err := test.then(k, l); err != nil {
-						t.Error(err)
-					}
-					if err := k.Close(background); err != nil {
-						t.Error(err)
-					}
+					must.Do(t, test.then(k, l))
+					must.Do(t, k.Close(background))
 					w.wantHeld("job", "-----")
 				}
 			})

@@ -53,9 +53,7 @@ func TestExtendByMajority(t *testing.T) {
 			if got, want := l.Value, strings.Join(w.values("job"), ","); got != want {
 				t.Errorf("Value %q, want what the servers hold: %q", got, want)
 			}
-			if err := q.Release(background, w.clock.Now, l); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, q.Release(background, w.clock.Now, l))
 			w.wantHeld("job", "-----")
 		})
 	}
@@ -104,9 +102,7 @@ func TestExtendByTooFew(t *testing.T) {
 				if got, want := lock.Token(), strings.Join(w.values("job"), ","); got != want {
 					t.Errorf("Token %q, want what the servers hold: %q", got, want)
 				}
-				if err := lock.Release(background); err != nil {
-					t.Error(err)
-				}
+				must.Do(t, lock.Release(background))
 				w.wantHeld("job", "-----")
 			})
 		}
@@ -199,9 +195,7 @@ func TestShortenByTooFew(t *testing.T) {
 				if want := protocol.Until(w.clock.Now(), time.Minute); !lock.Until().Equal(want) {
 					t.Errorf("extended again, Until is %v away, want %v", lock.Until().Sub(w.clock.Now()), want.Sub(w.clock.Now()))
 				}
-				if err := lock.Release(background); err != nil {
-					t.Error(err)
-				}
+				must.Do(t, lock.Release(background))
 				w.wantHeld("job", "-----")
 			})
 		}
@@ -314,9 +308,7 @@ func TestRotation(t *testing.T) {
 	if got := changed(); err != nil || got != "xxx" || l.Rotate {
 		t.Errorf("with Rotate: %v, and %s are new; want all", err, got)
 	}
-	if err := q.Release(background, w.clock.Now, l); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, q.Release(background, w.clock.Now, l))
 	w.wantHeld("job", "---")
 }
 
@@ -400,21 +392,13 @@ func TestHandle(t *testing.T) {
 				t.Fatal(err)
 			}
 			var h compat.Handle
-			err = h.UnmarshalText([]byte(lock.Handle().String()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, h.UnmarshalText([]byte(lock.Handle().String())))
 
 			there, wires := w.quorum(redlock.Options{})
 			k := compat.NewLocker(there, compat.Options{NoRenew: true, Clock: w.clock})
 			wires[0].Cut()
-			adopted, err := k.AdoptHandle(background, h, 2*ttl)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := adopted.Extend(background, 2*ttl); err != nil {
-				t.Error(err)
-			}
+			adopted := must.Get(k.AdoptHandle(background, h, 2*ttl))(t)
+			must.Do(t, adopted.Extend(background, 2*ttl))
 			wires[2].Cut()
 			wires[4].Cut()
 			_, err = k.AdoptHandle(background, adopted.Handle(), ttl)
@@ -424,9 +408,7 @@ func TestHandle(t *testing.T) {
 			for _, x := range wires {
 				x.Clear()
 			}
-			if err := k.ReleaseHandle(background, adopted.Handle()); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, k.ReleaseHandle(background, adopted.Handle()))
 			w.wantHeld("job", "-----")
 			if _, err := k.AdoptHandle(background, h, ttl); !errors.Is(err, compat.ErrLost) {
 				t.Errorf("after the release: %v, want ErrLost", err)
@@ -460,10 +442,7 @@ func TestFindUntil(t *testing.T) {
 	if err != nil || !w.clock.Now().Before(found.Until) {
 		t.Errorf("without an end on three: %+v, %v; want one that is to come", found, err)
 	}
-	l, err = q.Extend(background, w.clock.Now, found, ttl)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l = must.Get(q.Extend(background, w.clock.Now, found, ttl))(t)
 	if st, err := q.Inspect(background, w.clock.Now, "job"); err != nil || st.Status != compat.StatusHeld || st.Value != l.Value {
 		t.Errorf("after the extension: %+v, %v; want held", st, err)
 	}
@@ -535,9 +514,7 @@ func TestOneToken(t *testing.T) {
 	if st, err := q.Inspect(background, w.clock.Now, "job"); err != nil || st.Value != l.Value || len(st.Holders) != 3 || st.Holders[1].Value != "host,7*" {
 		t.Errorf("Inspect: %+v, %v", st, err)
 	}
-	if err := q.Release(background, w.clock.Now, l); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, q.Release(background, w.clock.Now, l))
 	w.wantHeld("job", "---")
 }
 

@@ -76,9 +76,7 @@ func TestFleet(t *testing.T) {
 	if !errors.As(err, &all) || len(all.Servers) != 5 || all.Got != 0 || all.Need != 3 {
 		t.Errorf("another client: %v, want an Error with the words of five servers", err)
 	}
-	if err := q.Release(background, w.clock.Now, l); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, q.Release(background, w.clock.Now, l))
 	w.wantHeld("job", "-----")
 }
 
@@ -217,9 +215,7 @@ func TestForeign(t *testing.T) {
 	q, _ := w.quorum(redlock.Options{})
 	w.do(3, "LPUSH", "job", "x")
 	l := w.acquire(q, "job")
-	if err := q.Release(background, w.clock.Now, l); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, q.Release(background, w.clock.Now, l))
 	w.do(0, "SETEX", "job", 100, "another's")
 	w.do(1, "SETEX", "job", 100, "another's")
 	if _, err := q.Acquire(background, w.clock.Now, "job", ttl); !errors.Is(err, compat.ErrHeld) || errors.Is(err, compat.ErrForeign) {
@@ -372,9 +368,7 @@ func TestUnknownAmbiguous(t *testing.T) {
 	if !strings.HasPrefix(l.Value, ",!") {
 		t.Errorf("Value %q, want nothing for the first server", l.Value)
 	}
-	if err := q.Release(background, w.clock.Now, l); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, q.Release(background, w.clock.Now, l))
 	w.wantHeld("job", "x--")
 }
 
@@ -411,9 +405,7 @@ func TestHanging(t *testing.T) {
 		if want := protocol.Until(start, ttl); !l.Until.Equal(want) {
 			t.Errorf("Until %v, want %v: counted from before the first request", l.Until, want)
 		}
-		if err := q.Release(background, w.clock.Now, l); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, q.Release(background, w.clock.Now, l))
 		w.wantHeld("job", "---")
 
 		wires[0].Expect(hangs.Of("SET"))
@@ -636,9 +628,7 @@ func TestSequential(t *testing.T) {
 	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 5))
 	q, wires := w.quorum(redlock.Options{Sequential: true, First: 3})
 	l := w.acquire(q, "job")
-	if err := q.Release(background, w.clock.Now, l); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, q.Release(background, w.clock.Now, l))
 	for _, i := range []int{3, 4, 0} {
 		w.do(i, "SET", "taken", "x")
 	}

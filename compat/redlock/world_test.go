@@ -83,11 +83,7 @@ func (w *world) quorum(o redlock.Options) (*redlock.Quorum, []*wire) {
 
 func (w *world) acquire(q *redlock.Quorum, key string) compat.Grant {
 	w.t.Helper()
-	l, err := q.Acquire(background, w.clock.Now, key, ttl)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return l
+	return must.Get(q.Acquire(background, w.clock.Now, key, ttl))(w.t)
 }
 
 // values is what each server holds, by position, "" for nothing.
@@ -128,9 +124,7 @@ func (w *world) do(i int, name string, args ...any) {
 	w.t.Helper()
 	c := w.servers[i].Dial()
 	defer c.Close()
-	if _, err := c.Do(name, args...); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Get(c.Do(name, args...))(w.t)
 }
 
 // in runs f beside the test, lets time pass in steps, each when nothing is left to do without it, and

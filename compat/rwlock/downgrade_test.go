@@ -53,12 +53,8 @@ func TestDowngrade(t *testing.T) {
 			t.Errorf("a writer beside the reader: %v", err)
 		default:
 		}
-		if err := r.Extend(t.Context(), 20*time.Second); err != nil {
-			t.Error(err)
-		}
-		if err := r.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, r.Extend(t.Context(), 20*time.Second))
+		must.Do(t, r.Release(t.Context()))
 		if err := <-writes; err != nil {
 			t.Error(err)
 		}
@@ -157,9 +153,7 @@ func TestDowngradeOnAQuorum(t *testing.T) {
 						if _, err := rival.TryLock(t.Context(), "k", time.Minute); !errors.Is(err, compat.ErrHeld) {
 							t.Errorf("a writer beside the reader: %v", err)
 						}
-						if err := r.Release(t.Context()); err != nil {
-							t.Error(err)
-						}
+						must.Do(t, r.Release(t.Context()))
 						for _, k := range []*compat.Locker{write, read, rival} {
 							k.Close(t.Context()) //nolint:errcheck // nothing is held
 						}
@@ -182,9 +176,7 @@ func TestDowngradeOfNone(t *testing.T) {
 		if _, err := rwlock.Downgrade(t.Context(), r, read, time.Minute); !errors.Is(err, compat.ErrInvalid) {
 			t.Errorf("of a reader: %v, want ErrInvalid", err)
 		}
-		if err := r.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, r.Release(t.Context()))
 
 		w := mustTry(t, write, time.Minute)
 		ended, cancel := context.WithCancel(t.Context())

@@ -73,9 +73,7 @@ func TestReplicatedWire(t *testing.T) {
 		if got := wire(); got != c.extend {
 			t.Errorf("pinned %d: extended by %s, want %s", c.pinned, got, c.extend)
 		}
-		if err := lock.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, lock.Release(t.Context()))
 	}
 
 	m, renewed, failed := clock.NewMock(), make(chan bool, 2), make(chan string, 100)

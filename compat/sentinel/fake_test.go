@@ -11,7 +11,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/gomodule/redigo/redis"
-	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/internal/must"
 )
@@ -122,15 +122,30 @@ type network struct {
 	servers map[string]*fakeServer
 }
 
-// A fakeServer is an embedded Redis whose replies can be replaced.
+// A fakeServer is an embedded Redis behind a network that replaces some of its replies.
 type fakeServer struct {
 	*oldredis.Server
+	net faulty.Network
 
-	mu     sync.Mutex
-	says   map[string]any // by command: its reply, instead of the server's. Not run.
-	ran    func(string)   // when a command has run and its reply is under way
-	dialed int
-	open   int
+	mu   sync.Mutex
+	says map[string]any // by command: its reply, instead of the server's. Not run.
+	ran  func(string)   // when a command has run and its reply is under way
+}
+
+func (s *fakeServer) fate(m faulty.Message) faulty.Fate {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	reply, replaced := s.says[m.Name]
+	ran := s.ran
+	return faulty.Fate{Serve: func(run func(...any) any) any {
+		if ran != nil {
+			defer ran(m.Name)
+		}
+		if replaced {
+			return reply
+		}
+		return run()
+	}}
 }
 
 func newNetwork(t *testing.T, versions ...string) (*network, []*fakeServer) {
@@ -141,6 +156,7 @@ func newNetwork(t *testing.T, versions ...string) (*network, []*fakeServer) {
 		if v == "5.0" { // which has it, and oldredis has no replicas to tell of
 			s.says["ROLE"] = []any{[]byte("master"), int64(0), []any{}}
 		}
+		s.net.Expect(s.fate)
 		all = append(all, s)
 		n.servers[addr(i)] = s
 	}
@@ -162,9 +178,7 @@ func (n *network) dial(_ context.Context, addr string) (redis.Conn, error) {
 	if err, ok := s.says["AUTH"].(redis.Error); ok {
 		return nil, err
 	}
-	s.dialed++
-	s.open++
-	return &fakeConn{Conn: s.Dial(), s: s}, nil
+	return s.net.Conn(s.Dial()), nil
 }
 
 // answer has s reply so to a command; nil: as it would itself.
@@ -176,69 +190,6 @@ func (s *fakeServer) answer(name string, reply any) {
 	} else {
 		s.says[name] = reply
 	}
-}
-
-func (s *fakeServer) conns() (dialed, open int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.dialed, s.open
-}
-
-type fakeConn struct {
-	redis.Conn
-	s      *fakeServer
-	sent   []string
-	closed bool
-}
-
-func (c *fakeConn) Send(name string, args ...any) error {
-	c.sent = append(c.sent, name)
-	if c.said(name) != nil {
-		return c.Conn.Send("ECHO", "instead")
-	}
-	return c.Conn.Send(name, args...)
-}
-
-func (c *fakeConn) Do(name string, args ...any) (any, error) {
-	if name != "" {
-		if err := c.Send(name, args...); err != nil {
-			return nil, err
-		}
-	}
-	sent := c.sent
-	c.sent = nil
-	replies, err := redis.Values(c.Conn.Do(""))
-	if err != nil || len(sent) == 0 {
-		return nil, err
-	}
-	for i, name := range sent {
-		if r := c.said(name); r != nil {
-			replies[i] = r
-		}
-		c.s.mu.Lock()
-		ran := c.s.ran
-		c.s.mu.Unlock()
-		if ran != nil {
-			ran(name)
-		}
-	}
-	return answer.Do(name, replies)
-}
-
-func (c *fakeConn) said(name string) any {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	return c.s.says[name]
-}
-
-func (c *fakeConn) Close() error {
-	c.s.mu.Lock()
-	if !c.closed {
-		c.s.open--
-	}
-	c.closed = true
-	c.s.mu.Unlock()
-	return c.Conn.Close()
 }
 
 // errRefused is how a Dial ends where nobody listens.

@@ -297,7 +297,7 @@ func TestSwitch(t *testing.T) {
 	m.Add(time.Second)
 	c := must.Get(s.Get(t.Context()))(t)
 	defer c.Close()
-	if _, open := servers[0].conns(); open != 2 {
+	if open := servers[0].net.Open(); open != 2 {
 		t.Errorf("%d connections to the old master after the switch, want the two that are lent", open)
 	}
 	if _, err := conns[1].Do("GET", "k"); !errors.Is(err, sentinel.ErrNotMaster) || !errors.Is(err, net.ErrClosed) || conns[1].Err() == nil {
@@ -305,7 +305,7 @@ func TestSwitch(t *testing.T) {
 	}
 	conns[1].Close()
 	conns[2].Close()
-	if _, open := servers[0].conns(); open != 0 {
+	if open := servers[0].net.Open(); open != 0 {
 		t.Errorf("%d connections to the old master are left", open)
 	}
 	if s.Epoch() != 2 {
@@ -524,7 +524,7 @@ func TestSentinelsGone(t *testing.T) {
 	if _, err := c.Do("GET", "k"); !errors.Is(err, sentinel.ErrNotMaster) || !strings.Contains(err.Error(), "takes 1 sentinels") {
 		t.Errorf("a reply that no Sentinel stands for: %v, want ErrNotMaster and why", err)
 	}
-	if _, open := servers[0].conns(); open != 0 {
+	if open := servers[0].net.Open(); open != 0 {
 		t.Errorf("%d connections open", open)
 	}
 }
@@ -599,7 +599,7 @@ func TestClose(t *testing.T) {
 	}
 	s.Close()
 	s.Close()
-	if _, open := servers[0].conns(); open != 0 {
+	if open := servers[0].net.Open(); open != 0 {
 		t.Errorf("%d connections open after Close", open)
 	}
 	if c, err := s.Get(t.Context()); err == nil {

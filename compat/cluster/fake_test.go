@@ -16,6 +16,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/cluster"
+	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	slots "github.com/setnxlock/setnxlock/compat/internal/slot"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
@@ -98,7 +99,8 @@ func (f *fake) dial(_ context.Context, addr string) (redis.Conn, error) {
 		return nil, errSilent
 	}
 	n := f.nodes[addr]
-	return &fakeConn{Conn: n.dial(), f: f, node: n, lags: addr == f.lags}, nil
+	c := &fakeConn{to: n.dial(), f: f, node: n, lags: addr == f.lags}
+	return faulty.Carried(c.carry, func(bool) { c.to.Close() }), nil
 }
 
 // script has do called before the commands of these numbers, counted from now.
@@ -182,49 +184,26 @@ func (f *fake) where(key string) (on []string, value string) {
 
 // A fakeConn is a client's connection to one node.
 type fakeConn struct {
-	redis.Conn
+	to   redis.Conn
 	f    *fake
 	node *fakeNode
 	lags bool
 
-	sent   []protocol.Cmd
 	asking bool
 	multi  bool
 	dirty  bool     // a command was not queued
 	keys   []string // of the commands that were
-	dead   error
 }
 
-func (c *fakeConn) Err() error { return c.dead }
-
-func (c *fakeConn) Send(name string, args ...any) error {
-	c.sent = append(c.sent, append(protocol.Cmd{name}, args...))
-	return nil
-}
-
-func (c *fakeConn) Do(name string, args ...any) (any, error) {
-	if name != "" {
-		c.sent = append(c.sent, append(protocol.Cmd{name}, args...))
-	}
-	if c.dead != nil {
-		return nil, c.dead
-	}
-	var replies []any
-	for _, m := range c.sent {
+func (c *fakeConn) carry(_ context.Context, write [][]any) (replies []any, err error) {
+	for _, m := range write {
 		reply := c.answer(m)
-		if c.dead != nil {
-			return nil, c.dead
+		if reply == io.EOF {
+			return nil, io.EOF
 		}
 		replies = append(replies, reply)
 	}
-	c.sent = nil
-	if name == "" {
-		return replies, nil
-	}
-	if e, refused := replies[len(replies)-1].(redis.Error); refused {
-		return e, e
-	}
-	return replies[len(replies)-1], nil
+	return replies, nil
 }
 
 func (c *fakeConn) answer(m protocol.Cmd) any {
@@ -252,8 +231,7 @@ func (c *fakeConn) answer(m protocol.Cmd) any {
 		f.before(f.n)
 	}
 	if f.silent[c.node.name] {
-		c.dead = io.EOF
-		return nil
+		return io.EOF
 	}
 	asking := c.asking
 	c.asking = asking && (c.multi || name == "MULTI")
@@ -297,14 +275,14 @@ func (c *fakeConn) run(name string, m protocol.Cmd, asking bool) any {
 	}
 	if name == "EXEC" || name == "DISCARD" {
 		if refusal != "" {
-			c.Conn.Do("DISCARD") //nolint:errcheck // as the server does by itself
+			c.to.Do("DISCARD") //nolint:errcheck // as the server does by itself
 		}
 		c.multi, c.dirty, c.keys = false, false, nil
 	}
 	if refusal != "" {
 		return refusal
 	}
-	reply, err := c.Conn.Do(name, m[1:]...)
+	reply, err := c.to.Do(name, m[1:]...)
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ func (a *app) playCommand() *cobra.Command {
 				return err
 			}
 			g.begin(c)
-			if err := g.reset(); err != nil {
+			if err := g.back(nil); err != nil {
 				return inRace(err)
 			}
 			return g.play(a.in, term.IsTerminal(int(a.in.Fd())))
@@ -170,17 +170,16 @@ func (g *game) answer(line string) {
 				break
 			}
 		}
-	} else if !g.keys(strings.Fields(line)) {
-		return
+	} else {
+		g.keys(strings.Fields(line))
 	}
 	if len(g.choices) != was {
 		g.show()
 	}
 }
 
-// keys does one key after the other, and reports whether the state may have
-// changed.
-func (g *game) keys(fields []string) bool {
+// keys does one key after the other, up to an impossible one.
+func (g *game) keys(fields []string) {
 	for len(fields) > 0 && !g.over {
 		key, rest := fields[0], fields[1:]
 		if do, ok := g.commands()[key]; ok {
@@ -191,14 +190,13 @@ func (g *game) keys(fields []string) bool {
 		c, used, err := g.choice(key, rest)
 		if err != nil {
 			g.say("%v", err)
-			return true
+			return
 		}
 		if !g.choose(c) {
-			return true
+			return
 		}
 		fields = rest[used:]
 	}
-	return true
 }
 
 // commands maps the keys without a step.
@@ -208,7 +206,7 @@ func (g *game) commands() map[string]func() {
 	return map[string]func(){
 		"q": leave, "quit": leave, "exit": leave, "?": help, "h": help, "help": help,
 		"u": g.undo, "undo": g.undo,
-		"r": func() { g.must(nil); g.say("from the beginning") },
+		"r": func() { g.back(nil); g.say("from the beginning") }, //nolint:errcheck // it began so
 		"s": func() { g.say("%s", g.trace.ReplayLine()) },
 		"v": func() {
 			fmt.Fprint(g.W, view.Timeline(g.trace, view.TimelineOptions{Color: g.Color, Width: g.width}))
@@ -306,22 +304,13 @@ func (g *game) undo() {
 		return
 	}
 	last := g.choices[len(g.choices)-1]
-	g.must(g.choices[:len(g.choices)-1])
+	g.back(g.choices[:len(g.choices)-1]) //nolint:errcheck // see there
 	g.say("undone: %v", last)
 }
 
-func (g *game) reset() error {
-	t, err := race.Replay(g.c, nil)
-	g.choices, g.trace = nil, t
-	return err
-}
-
-// must goes to earlier choices.
-func (g *game) must(choices []race.Choice) {
+// back goes to earlier choices. An error of choices that were made can't be: runs are deterministic.
+func (g *game) back(choices []race.Choice) error {
 	t, err := race.Replay(g.c, choices)
-	if err != nil {
-		g.say("%v", err) // can't be: runs are deterministic
-		return
-	}
 	g.choices, g.trace = slices.Clone(choices), t
+	return err
 }

@@ -22,6 +22,7 @@ const (
 	Setnx        Ability = "SETNX"
 	Getset       Ability = "GETSET"
 	GetsetAndTTL Ability = "GETSET drops a TTL"
+	Incr         Ability = "INCR"
 	Multi        Ability = "MULTI"
 	Setex        Ability = "SETEX"
 	Lists        Ability = "SORT, LREM in MULTI"
@@ -58,9 +59,10 @@ var table = []ability{
 	{GetsetAndTTL, "1.0", "a key that is taken over has no TTL", "it has no GETSET",
 		question{how: asOne, cmds: "+ a old; GETSET a newer; TTL a; DEL a",
 			means: []meaning{{"+ * -1 *", ""}, {"", "GETSET keeps the TTL"}}}},
-	{Multi, "1.2", "several commands as one: fences", "it has no MULTI (it came with 1.2)",
-		question{how: inMulti, cmds: "INCR a; DEL a",
-			means: []meaning{{"1 1", ""}, {"", "INCR does not count in MULTI"}}}},
+	{Incr, "1.0", "numbers that grow: fences", "it has no INCR",
+		question{how: asOne, cmds: "INCR a; INCR a; DEL a", means: []meaning{{"1 2 *", ""}, {"", "INCR does not count"}}}},
+	{Multi, "1.2", "several commands as one", "it has no MULTI (it came with 1.2)",
+		question{how: inMulti, cmds: "GET a; DEL a", means: []meaning{{"nil 0", ""}, {"", "MULTI runs other commands than were sent"}}}},
 	{Setex, "2.0", "value and TTL in one", "it has no SETEX (it came with 2.0)",
 		question{cmds: "SETEX a 60 x; TTL a; DEL a",
 			means: []meaning{{"OK 1..60 *", ""}, {"OK -1 *", "SETEX does not give the key its TTL" + forever}}}},

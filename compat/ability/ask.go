@@ -264,7 +264,7 @@ func (q *Asker) scripts() (string, error) {
 		return "a script compares, and changes what holds another value", nil
 	}
 	if errors.Is(err, protocol.ErrLost) {
-		for _, do := range []string{extend, extend + "; INCR a; PSETEX a 60000 " + held, ""} {
+		for _, do := range []string{extend, extend + "; PSETEX a 60000 " + held, ""} {
 			if err = script(held, do); err != nil {
 				break
 			}

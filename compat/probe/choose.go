@@ -263,6 +263,8 @@ func usable(r Report, o Options) error {
 		return refuse(r, "it refuses writes, so that no lock can be taken", "it again when it accepts them")
 	case o.Fence && !r.Can(ability.Multi):
 		return refuse(r, "it has no MULTI, so the fence and the lock can't be had together", "no fence")
+	case o.Fence && !r.Can(ability.Incr):
+		return refuse(r, "it was not seen to count (INCR), so no fence can be had", "no fence")
 	}
 	return nil
 }

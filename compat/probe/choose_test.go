@@ -200,6 +200,8 @@ func TestRefusedCommands(t *testing.T) {
 		{"7.0", []string{"EVAL"}, "set:watch"},
 		{"7.0", []string{"EVALSHA"}, "set:watch"},
 		{"7.0", []string{"RENAMENX"}, "set:lua"},
+		{"7.0", []string{"INCR"}, "set:lua"},
+		{"2.4", []string{"INCR"}, "tx:renamed"},
 		{"7.0", []string{"WATCH"}, "set:lua"},
 		{"7.0", []string{"MULTI"}, "set:lua"},
 		{"7.0", []string{"EVAL", "WATCH"}, "getset:listed"},

@@ -42,26 +42,26 @@ func abilities(r probe.Report) string {
 // spelled are the abilities', in facts.
 var spelled = map[ability.Ability]string{
 	ability.Setnx: "setnx", ability.Getset: "getset", ability.GetsetAndTTL: "clears", ability.SetnxOnTTL: "respects",
-	ability.ExpireAgain: "again", ability.Setex: "setex", ability.Renamenx: "renamenx", ability.Multi: "multi", ability.Lists: "lists",
+	ability.ExpireAgain: "again", ability.Setex: "setex", ability.Renamenx: "renamenx", ability.Incr: "incr", ability.Multi: "multi", ability.Lists: "lists",
 	ability.SetIfEq: "ifeq", ability.DelIfEq: "delifeq", ability.DelEx: "delex",
 	ability.Watch: "watch", ability.Milliseconds: "millis", ability.SetNXPX: "nxpx", ability.Scripts: "eval", ability.Time: "time",
 }
 
 // facts is what facts/servers.md has of each version.
 var facts = map[string]string{
-	"1.2": "setnx getset clears multi ping info",
-	"2.0": "setnx getset clears multi setex lists ping info config",
-	"2.2": "setnx getset clears multi setex lists respects again watch ping info config",
-	"2.4": "setnx getset clears multi setex lists respects again watch renamenx ping info config",
-	"2.6": "setnx getset clears multi setex lists respects again watch renamenx millis time eval ping info config",
-	"7.0": "setnx getset clears multi setex lists respects again watch renamenx millis time eval nxpx ping info config",
+	"1.2": "setnx getset clears incr multi ping info",
+	"2.0": "setnx getset clears incr multi setex lists ping info config",
+	"2.2": "setnx getset clears incr multi setex lists respects again watch ping info config",
+	"2.4": "setnx getset clears incr multi setex lists respects again watch renamenx ping info config",
+	"2.6": "setnx getset clears incr multi setex lists respects again watch renamenx millis time eval ping info config",
+	"7.0": "setnx getset clears incr multi setex lists respects again watch renamenx millis time eval nxpx ping info config",
 
-	"valkey-8.1": "setnx getset clears multi setex lists respects again watch renamenx millis time eval nxpx ifeq ping info config",
-	"valkey-9.1": "setnx getset clears multi setex lists respects again watch renamenx millis time eval nxpx ifeq delifeq ping info config",
-	"8.6":        "setnx getset clears multi setex lists respects again watch renamenx millis time eval nxpx ifeq delex ping info config",
+	"valkey-8.1": "setnx getset clears incr multi setex lists respects again watch renamenx millis time eval nxpx ifeq ping info config",
+	"valkey-9.1": "setnx getset clears incr multi setex lists respects again watch renamenx millis time eval nxpx ifeq delifeq ping info config",
+	"8.6":        "setnx getset clears incr multi setex lists respects again watch renamenx millis time eval nxpx ifeq delex ping info config",
 
-	"noscript":  "setnx getset clears multi setex lists respects again watch renamenx millis time nxpx ping info config",
-	"twemproxy": "setnx getset clears setex respects again millis eval closes",
+	"noscript":  "setnx getset clears incr multi setex lists respects again watch renamenx millis time nxpx ping info config",
+	"twemproxy": "setnx getset clears incr setex respects again millis eval closes",
 }
 
 func factsOf(version string) string {

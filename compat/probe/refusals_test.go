@@ -36,7 +36,7 @@ func TestRefusals(t *testing.T) {
 		{"NOPERM on a key", userPool(t, restricted, "keyless", "~other:*", "+@all"), compat.ErrDenied,
 			[]string{"refuses SET on \"app:k\": NOPERM", "ACL SETUSER … ~app:k*"}, []string{"refuses GET on \"app:setnxlock-probe-\": NOPERM", "does not cover keys that begin with \"app:\"", "~app:*"}},
 		{"NOPERM in a script", userPool(t, restricted, "scriptless", "~*", "+@all", "-incr"), compat.ErrDenied,
-			[]string{"refuses EVAL", "script", "docs/servers.md"}, []string{"instead of the better set:lua", "script"}},
+			[]string{"refuses EVAL", "script", "docs/servers.md"}, []string{"it was not seen to count (INCR)", "use no fence"}},
 		{"a renamed command", poolOf(t, realredis.Start(t, "--rename-command", "EVALSHA", "")), compat.ErrUnsafeServer,
 			[]string{"'EVALSHA'", "since 2.6", "renamed or disabled", "use setlock.Watched, or give the command back its name"}, []string{"set:watch is taken instead of the better set:lua", "renamed or disabled", "EVALSHA"}},
 		{"a full server", poolOf(t, realredis.Start(t, "--maxmemory", "100kb", "--maxmemory-policy", "noeviction")), compat.ErrDenied,
@@ -48,14 +48,15 @@ func TestRefusals(t *testing.T) {
 		{"a proxy", oldredis.Run(t, "twemproxy"), compat.ErrUnanswered,
 			[]string{"the connection broke each time", "closed the connection, twice, on SET SET"}, []string{"instead of the better set:lua", "closed the connection, four times, on SET"}},
 	} {
-		_, err := compat.New(test.pool, setlock.Lua{}, compat.Options{}).TryLock(t.Context(), "app:k", 10*time.Second)
+		fence := test.name == "NOPERM in a script"
+		_, err := compat.New(test.pool, setlock.Lua{Options: setlock.Options{Fence: fence}}, compat.Options{}).TryLock(t.Context(), "app:k", 10*time.Second)
 		if !errors.Is(err, test.lock) {
 			t.Errorf("%s: TryLock: %v, want %v", test.name, err, test.lock)
 		}
 		contains(t, test.name+", TryLock", fmt.Sprint(err), test.says)
 
 		var seen []string
-		_, c, err := probe.NewWith(t.Context(), compat.Pooled(test.pool), probe.Options{Memory: new(probe.Memory)}, compat.Options{Prefix: "app:", Observer: func(e compat.Event) {
+		_, c, err := probe.NewWith(t.Context(), compat.Pooled(test.pool), probe.Options{Fence: fence, Memory: new(probe.Memory)}, compat.Options{Prefix: "app:", Observer: func(e compat.Event) {
 			if e.Kind == compat.EventWeaker {
 				seen = append(seen, e.Err.Error())
 			}

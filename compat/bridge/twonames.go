@@ -116,7 +116,7 @@ func (b TwoNames) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rot
 	next.Value = join(values)
 	// Final: it writes to what an earlier one watches.
 	return next, protocol.Change{Key: l.Key, Value: l.Value, TakeFence: b.Fence && l.Fence == 0, Final: true, Custom: func(c *protocol.Conn) ([]any, error) {
-		replies, err := b.ifOurs(c, both, l, b.drawn(both, l, cmds)...)
+		replies, err := b.ifOurs(c, both, l, !rotate, b.drawn(both, l, cmds)...)
 		if err == nil && slices.Contains(replies, any(int64(0))) { // expired inside the transaction: before 6.0.9 WATCH does not notice
 			c.Run(b.Release(next)) //nolint:errcheck // what is left of it ends by itself
 			return nil, protocol.ErrLost
@@ -133,7 +133,7 @@ func (b TwoNames) Release(l protocol.Lease) protocol.Change {
 			return nil, err
 		}
 		first, second := both[0].frees(), both[1].frees()
-		replies, err := b.ifOurs(c, both, l, slices.Concat(first, second)...)
+		replies, err := b.ifOurs(c, both, l, true, slices.Concat(first, second)...)
 		if err == nil && (replies[0] != int64(len(both[0].keys)) || replies[len(first)] != int64(len(both[1].keys))) {
 			return nil, protocol.ErrLost // one had expired
 		}
@@ -141,9 +141,10 @@ func (b TwoNames) Release(l protocol.Lease) protocol.Change {
 	}}
 }
 
-// ifOurs runs cmds in one EXEC if both names hold l's values then. If only one does, the lease is lost, and ifOurs
-// releases that one: nobody would renew it.
-func (b TwoNames) ifOurs(c *protocol.Conn, both [2]half, l protocol.Lease, cmds ...protocol.Cmd) ([]any, error) {
+// ifOurs runs cmds in one EXEC if both names hold l's values then. If only one does, the lease is lost, and with rest
+// ifOurs releases that one: nobody would renew it. It must not after an extension of unknown outcome, which changed the
+// time under one name and left the token under the other.
+func (b TwoNames) ifOurs(c *protocol.Conn, both [2]half, l protocol.Lease, rest bool, cmds ...protocol.Cmd) ([]any, error) {
 	values, ok := split(l.Value)
 	if !ok {
 		return nil, protocol.ErrLost
@@ -153,7 +154,7 @@ func (b TwoNames) ifOurs(c *protocol.Conn, both [2]half, l protocol.Lease, cmds 
 		holds := func(i int) bool { return found[i][0] != nil && text(found[i][0]) == values[i] }
 		first, second := holds(0), holds(1)
 		switch lost = !first || !second; {
-		case !first && !second:
+		case !first && !second, lost && !rest:
 			return nil, protocol.ErrLost
 		case !second:
 			return both[0].frees(), nil

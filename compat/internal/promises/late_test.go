@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // A request whose connection broke arrives later, before any of the commands that follow it
@@ -25,7 +27,11 @@ func TestALateRequestIsNoLoss(t *testing.T) {
 		"release, and another": {release, release},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachKind(t, append(all(true)[1:], keepers()...), func(t *testing.T, k kind) {
+			two := twoNames(true)
+			two.Old = must.Get(dialect.Lookup("redis-py-2.9"))(t) // an extension changes the time under the old name alone
+			two.Old.KeyName = "old:NAME"
+			kinds := append(all(true)[1:], one("bridge.TwoNames", "7.0", two))
+			eachKind(t, append(kinds, keepers()...), func(t *testing.T, k kind) {
 				stride := 3
 				if whole {
 					stride = 1

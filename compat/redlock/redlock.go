@@ -285,13 +285,14 @@ func (q *Quorum) undo(ctx context.Context, now func() time.Time, l compat.Grant,
 	stays := func(i int, a answer[none]) bool { // it may hold our part
 		return (votes[i].err == nil || open(votes[i].err)) && !(a.came && gone(a.err))
 	}
-	count := func(answers []answer[none]) (left int) {
+	free := func(answers []answer[none]) bool { // others can have a majority
+		left := 0
 		for i, a := range answers {
 			if stays(i, a) {
 				left++
 			}
 		}
-		return left
+		return len(votes)-left >= q.need
 	}
 	answers := ask(ctx, q, round[none]{
 		limit: q.limit(0),
@@ -299,9 +300,9 @@ func (q *Quorum) undo(ctx context.Context, now func() time.Time, l compat.Grant,
 		step: func(ctx context.Context, s *server, i int) (none, error) {
 			return none{}, s.Release(ctx, now, votes[i].value)
 		},
-		enough: func(answers []answer[none]) bool { return count(answers) < q.need },
+		enough: free,
 	})
-	if count(answers) < q.need {
+	if free(answers) {
 		return l, why
 	}
 	parts := make([]part, len(votes))

@@ -449,7 +449,7 @@ var table = []mutant{
 	row("servers that answered after the lease's end have given it", "redlock.Quorum.acquire",
 		never("err == nil && !now().Before(l.Until)")),
 	row("what is left on a majority keeps nobody out", "redlock.Quorum.undo",
-		swap("#2/2 count(answers) < q.need", "count(answers) <= q.need")),
+		swap("len(votes)-left >= q.need", "left <= q.need")),
 	row("a part in doubt is as it was before", "redlock.Quorum.extended", always("!parts[i].doubt")),
 	row("a release does not wait to learn that the lock was lost", "redlock.Quorum.Release", always("#2/2 kept")),
 	row("an extension is sent that one server can't keep", "redlock.Quorum.valid", never("err != nil")),

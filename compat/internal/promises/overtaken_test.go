@@ -12,6 +12,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
+	"github.com/setnxlock/setnxlock/compat/setlock"
 )
 
 // takenFrom has another client take the lock of that key, whoever has it.
@@ -169,7 +170,9 @@ func TestARefusalProvesNothing(t *testing.T) {
 
 // An attempt that failed has left nothing on the key, or says that it does not know.
 func TestFailedAttemptsAreUndoneOrUnknown(t *testing.T) {
-	eachKind(t, append(all(false), mouthpieces()...), func(t *testing.T, k kind) {
+	lua := setlock.Lua{}
+	two, four := quorum("quorum of two", true, []string{"7.0", "7.0"}, lua, lua), quorum("quorum of four", true, []string{"7.0", "7.0", "7.0", "7.0"}, lua, lua, lua, lua)
+	eachKind(t, append(append(all(false), mouthpieces()...), two, four), func(t *testing.T, k kind) {
 		everyFault(t, k, func(w *world, strike func(*faulty.Network)) string {
 			taker, net := w.client(compat.Options{NoRenew: true})
 			strike(net)

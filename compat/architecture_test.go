@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // The algorithms get the time and a connection: no clock, timer,
@@ -182,10 +183,7 @@ func parseInto(t *testing.T, set *token.FileSet, dir string) []source {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		f, err := parser.ParseFile(set, name, nil, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(parser.ParseFile(set, name, nil, parser.ParseComments))(t)
 		all = append(all, source{set, f})
 	}
 	return all
@@ -196,10 +194,7 @@ const module = "github.com/setnxlock/setnxlock/"
 // deps are the packages of this module that p imports, directly or not.
 func deps(t *testing.T, p string) []string {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-deps", module+p).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(exec.Command("go", "list", "-deps", module+p).Output())(t)
 	var all []string
 	for _, dep := range strings.Fields(string(out)) {
 		if rel, ours := strings.CutPrefix(dep, module); ours && rel != p {
@@ -363,10 +358,7 @@ func TestAlgorithmsAreOnePage(t *testing.T) {
 		"multilock/tx.go", "multilock/getset.go", "multilock/classic.go", "multilock/inturn.go",
 		"rwlock/rwlock.go", "rwlock/read.go", "rwlock/write.go", "rwlock/extend.go", "rwlock/downgrade.go", "rwlock/turns.go", "rwlock/look.go", "rwlock/view.go", "rwlock/clocks.go", "rwlock/inspect.go", "rwlock/check.go",
 	} {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(page))(t)
 		if n := strings.Count(string(text), "\n"); n > 120 {
 			t.Errorf("%s has %d lines, want 120 at most", page, n)
 		}
@@ -375,10 +367,7 @@ func TestAlgorithmsAreOnePage(t *testing.T) {
 
 // The engine is read in short pieces. The lease machine's switch is one table of events, and not cut.
 func TestEngineIsInShortPieces(t *testing.T) {
-	dirs, err := filepath.Glob("internal/*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dirs := must.Get(filepath.Glob("internal/*"))(t)
 	short := 0
 	for _, dir := range append(dirs, ".", "protocol") {
 		switch filepath.Base(dir) {

@@ -18,6 +18,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/internal/realredis"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -74,16 +75,10 @@ func TestInvalid(t *testing.T) {
 
 // Auxiliary keys share the key's slot: the cluster's own CLUSTER KEYSLOT says so.
 func TestAuxiliaryKeysShareTheSlot(t *testing.T) {
-	c, err := redis.Dial("tcp", realredis.Start(t, "--cluster-enabled", "yes"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(redis.Dial("tcp", realredis.Start(t, "--cluster-enabled", "yes")))(t)
 	defer c.Close()
 	slot := func(key string) int {
-		n, err := redis.Int(c.Do("CLUSTER", "KEYSLOT", key))
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(redis.Int(c.Do("CLUSTER", "KEYSLOT", key)))(t)
 		return n
 	}
 	for key, want := range map[string]string{
@@ -127,12 +122,8 @@ func TestObserver(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.clock.Add(time.Second)
-	if err := l.Extend(background, ttl); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Release(background); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Extend(background, ttl))
+	must.Do(t, l.Release(background))
 	gone := try(t, k, "k")
 	w.clock.Add(time.Minute)
 	<-gone.Context().Done()
@@ -160,9 +151,7 @@ func TestSlog(t *testing.T) {
 	}}))
 	k := compat.NewOn(w.source(), txlock.Guarded{}, compat.Options{NoRenew: true, Clock: w.clock, Observer: compat.Slog(log), Prefix: "p:"})
 	l := try(t, k, "k")
-	if err := l.Release(background); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Release(background))
 	want := `level=INFO msg="lock acquired" key=p:k took=0s tries=1 how=free until=2012-03-04T05:06:16.898Z
 level=INFO msg="lock released" key=p:k took=0s
 `
@@ -180,9 +169,7 @@ func TestNoRenewalAfterRelease(t *testing.T) {
 		for range 50 { // three renewals, each with time to be made
 			w.clock.Add(ttl / 50)
 		}
-		if err := l.Release(background); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Release(background))
 		sent := net.Count()
 		w.clock.Add(ttl)
 		if n := net.Count(); n != sent {
@@ -257,9 +244,7 @@ func TestExtendSetsDoesNotAdd(t *testing.T) {
 		k, _ := w.client(a)
 		l := try(t, k, "k")
 		for _, d := range []time.Duration{time.Minute, 5 * time.Second, 20 * time.Second} {
-			if err := l.Extend(background, d); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, l.Extend(background, d))
 			if got := l.Until(); !got.Equal(protocol.Until(w.clock.Now(), d)) {
 				t.Errorf("extended to %v: until %v", d, got)
 			}
@@ -319,10 +304,7 @@ func TestContextEndsBeforeItsRelease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := oldredis.Run(t, "2.4")
 			k := compat.New(s, txlock.Renamed{}, compat.Options{NoRenew: true})
-			l, err := k.TryLock(t.Context(), "k", time.Minute)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := must.Get(k.TryLock(t.Context(), "k", time.Minute))(t)
 			works, removed := l.Context(), false
 			s.SetTrace(func(_ int, cmd []string, _ any) {
 				if cmd[0] == "DEL" && cmd[1] == "k" {

@@ -8,19 +8,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // The worked examples of CONTRIBUTING.md are what a newcomer types: a lock and its tests, and a
 // race, in a module of their own, and a dialect in its table.
 func TestContributing(t *testing.T) {
-	page, err := os.ReadFile("../CONTRIBUTING.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tree, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../CONTRIBUTING.md"))(t)
+	tree := must.Get(filepath.Abs(".."))(t)
 	blocks := map[string]string{}
 	for _, b := range regexp.MustCompile("(?s)```go\n// (\\S+)\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
 		blocks[b[1]] = b[2]
@@ -29,9 +25,7 @@ func TestContributing(t *testing.T) {
 	write := func(name, text string) string {
 		t.Helper()
 		name = filepath.Join(dir, name)
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(name, []byte(text), 0o644))
 		return name
 	}
 	run := func(in string, args ...string) string {
@@ -54,10 +48,7 @@ func TestContributing(t *testing.T) {
 	if out, err := exec.Command("gofmt", "-l", dir).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("gofmt: %v: %s", err, out)
 	}
-	sums, err := os.ReadFile("../go.sum")
-	if err != nil {
-		t.Fatal(err)
-	}
+	sums := must.Get(os.ReadFile("../go.sum"))(t)
 	write("go.sum", string(sums))
 	ours := strings.TrimSuffix(module, "/")
 	write("go.mod", "module example.com/mylock\n\ngo 1.25.0\n\nrequire "+ours+" v0.0.0\n\nreplace "+ours+" => "+tree+"\n")
@@ -70,20 +61,14 @@ func TestContributing(t *testing.T) {
 	}
 
 	const table = "compat/dialect/clients.go"
-	text, err := os.ReadFile(filepath.Join(tree, table))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(tree, table)))(t)
 	const head = "of(Format{Kind: Millis, Stamp: millis, Examples: []string{inMillis}},\n"
 	if blocks[table] == "" || !strings.Contains(string(text), head) {
 		t.Fatalf("no row on the page, or no table in %s", table)
 	}
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{
+	overlay := must.Get(json.Marshal(map[string]any{"Replace": map[string]string{
 		filepath.Join(tree, table): write("clients.txt", strings.Replace(string(text), head, head+blocks[table], 1)),
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	if out := run(tree, "test", "-count=1", "-v", "-run", "^TestFormats$", "-overlay", write("overlay.json", string(overlay)), "./compat/dialect"); !strings.Contains(out, "--- PASS: TestFormats") {
 		t.Error(out)
 	}

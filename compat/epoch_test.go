@@ -21,6 +21,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -123,9 +124,7 @@ func TestStepThatFollows(t *testing.T) {
 						f.cut.Store(!answered)
 					}
 					if time.Sleep(25 * time.Second); step == "extended" {
-						if err := locks[0].Extend(t.Context(), time.Minute); err != nil {
-							t.Fatal(err)
-						}
+						must.Do(t, locks[0].Extend(t.Context(), time.Minute))
 					}
 					synctest.Wait()
 					if f.epoch.Load() != 1 || f.cut.Load() {
@@ -201,18 +200,14 @@ func TestReleaseAfterItsTimeThatIsNotKnown(t *testing.T) {
 func TestCheckInEachEpoch(t *testing.T) {
 	s := &succession{servers: []*oldredis.Server{oldredis.Run(t, "2.4"), oldredis.Run(t, "2.2"), oldredis.Run(t, "2.6")}}
 	k := compat.NewOn(s.source(), txlock.Renamed{}, compat.Options{NoRenew: true})
-	if _, err := k.TryLock(t.Context(), "k", time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(k.TryLock(t.Context(), "k", time.Minute))(t)
 	s.epoch = 1
 	if _, err := k.TryLock(t.Context(), "k", time.Minute); !errors.Is(err, compat.ErrUnsafeServer) {
 		t.Errorf("on a 2.2 that replaced a 2.4: %v, want ErrUnsafeServer", err)
 	}
 	// Replaced between the check and the acquisition: asked again.
 	s.epoch = 0
-	if _, err := k.TryLock(t.Context(), "other", time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(k.TryLock(t.Context(), "other", time.Minute))(t)
 	s.OnDial(func(context.Context) error { s.OnDial(nil); s.epoch = 1; return nil })
 	if _, err := k.TryLock(t.Context(), "another", time.Minute); !errors.Is(err, compat.ErrUnsafeServer) {
 		t.Errorf("replaced by a 2.2 after the check: %v, want ErrUnsafeServer", err)

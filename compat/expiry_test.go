@@ -13,6 +13,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -50,9 +51,7 @@ func TestWaiterWakesWhenTheLeaseEnds(t *testing.T) {
 		w := newWorld(t, "2.6")
 		a := txlock.Renamed{Options: txlock.Options{Millis: true}}
 		dead, _ := w.client(a)
-		if _, err := dead.TryLock(background, "k", 1234*time.Millisecond); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(dead.TryLock(background, "k", 1234*time.Millisecond))(t)
 		next := compat.NewOn(w.source(), a, compat.Options{NoRenew: true, Clock: w.clock, Poll: 20 * time.Second, Rand: func() float64 { return 0 }})
 		var err error
 		took := w.until(inBackground(func() { _, err = next.Lock(background, "k", ttl) }))
@@ -356,9 +355,7 @@ func TestCancelledAtEachPoint(t *testing.T) {
 			for n := 1; ; n++ {
 				w := newWorld(t, from(name, "2.4"))
 				k, net := w.client(a)
-				if _, err := k.Inspect(background, "k"); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(k.Inspect(background, "k"))(t)
 				ctx, cancel := context.WithCancel(background)
 				net.Expect(faulty.Then(cancel).At(n))
 				l, err := k.Lock(ctx, "k", ttl)
@@ -490,9 +487,7 @@ func TestFenceOfAResolvedAcquire(t *testing.T) {
 		w := newWorld(t, "2.4")
 		k, net := w.client(a)
 		before := try(t, k, "k")
-		if err := before.Release(background); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, before.Release(background))
 		lost := false
 		net.Expect(func(m faulty.Message) faulty.Fate {
 			if m.Name == "EXEC" && !lost {

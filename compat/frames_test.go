@@ -14,6 +14,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -98,10 +99,7 @@ func TestFrames(t *testing.T) {
 		{"tx:renamed", txlock.Renamed{}, "extended", 7, 10},
 	} {
 		s := new(stacks)
-		addr, err := oldredis.Run(t, "7.0").Listen("127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		addr := must.Get(oldredis.Run(t, "7.0").Listen("127.0.0.1:0"))(t)
 		p := &redis.Pool{MaxIdle: 8, Dial: func() (redis.Conn, error) {
 			return redis.Dial("tcp", addr.String(), redis.DialNetDial(func(network, addr string) (net.Conn, error) {
 				conn, err := net.Dial(network, addr)
@@ -128,13 +126,9 @@ func TestFrames(t *testing.T) {
 			t.Errorf("%s %s: %d functions between TryLock and the write, want %d at most: %q", c.name, c.with, len(took), c.take, took)
 		}
 		if c.with == "extended" {
-			if err := l.Extend(background, 2*ttl); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, l.Extend(background, 2*ttl))
 		}
-		if err := l.Release(background); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Release(background))
 		if released := s.between(t, "compat.(*Lock).Release"); len(released) > c.release {
 			t.Errorf("%s %s: %d functions between Release and the write, want %d at most: %q", c.name, c.with, len(released), c.release, released)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -18,14 +19,8 @@ import (
 func TestAdoptedAndHandedOff(t *testing.T) {
 	w := newWorld(t, "2.4")
 	k, _ := w.client(txlock.Renamed{})
-	h, err := try(t, k, "k").Detach(background)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := k.AdoptHandle(background, h, ttl)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(try(t, k, "k").Detach(background))(t)
+	l := must.Get(k.AdoptHandle(background, h, ttl))(t)
 	next, err := l.Handoff(background, ttl)
 	if err != nil || next.Token() == h.Token || w.value("k") != next.Token() {
 		t.Errorf("%v, %q by the handle %q, and the key holds %q", err, next.Token(), h.Token, w.value("k"))
@@ -79,10 +74,7 @@ func TestDetach(t *testing.T) {
 			ctx := t.Context()
 			from := compat.New(s, a, compat.Options{Prefix: "p:"})
 			to := compat.New(s, a, compat.Options{Prefix: "p:"})
-			lock, err := from.TryLock(ctx, "k", 10*time.Second)
-			if err != nil {
-				t.Fatal(err)
-			}
+			lock := must.Get(from.TryLock(ctx, "k", 10*time.Second))(t)
 			h, err := lock.Detach(ctx)
 			if err != nil || h.Key != "p:k" {
 				t.Fatalf("%+v, %v", h, err)
@@ -99,17 +91,11 @@ func TestDetach(t *testing.T) {
 			if _, err := to.TryLock(ctx, "k", 10*time.Second); !errors.Is(err, compat.ErrHeld) {
 				t.Errorf("between the two holders: %v, want ErrHeld", err)
 			}
-			err = h.UnmarshalText([]byte(h.String()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, h.UnmarshalText([]byte(h.String())))
 			if _, err := compat.New(s, a, compat.Options{NoRenew: true, Prefix: "q:"}).AdoptHandle(ctx, h, 10*time.Second); !errors.Is(err, compat.ErrInvalid) {
 				t.Errorf("adopted under another prefix: %v", err)
 			}
-			adopted, err := to.AdoptHandle(ctx, h, 20*time.Second)
-			if err != nil {
-				t.Fatal(err)
-			}
+			adopted := must.Get(to.AdoptHandle(ctx, h, 20*time.Second))(t)
 			if adopted.Fence() <= lock.Fence() {
 				t.Errorf("adopted with fence %d, it was %d", adopted.Fence(), lock.Fence())
 			}
@@ -139,9 +125,7 @@ func TestPassedOnUnknown(t *testing.T) {
 	var err error
 	got := inBackground(func() { next, err = k.Lock(t.Context(), "k", ttl) })
 	eventually(t, "it waits", func() bool { return k.Waiting("k") == 1 })
-	if err := lock.Release(background); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, lock.Release(background))
 	if <-got; err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // What an import brings: a program that takes a lock compiles redigo and clock, one that tests with
@@ -16,18 +18,10 @@ func TestWhatAnImportBrings(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
-	tree, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	sums, err := os.ReadFile("../go.sum")
-	if err != nil {
-		t.Fatal(err)
-	}
+	tree := must.Get(filepath.Abs(".."))(t)
+	sums := must.Get(os.ReadFile("../go.sum"))(t)
 	write("go.mod", "module example.com/program\n\ngo 1.25.0\n\nrequire "+strings.TrimSuffix(module, "/")+" v0.0.0\n\nreplace "+strings.TrimSuffix(module, "/")+" => "+tree+"\n")
 	write("go.sum", string(sums))
 	write("main.go", `package main

@@ -19,6 +19,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/internal/realredis"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -29,10 +30,7 @@ var kept = map[string]protocol.Algorithm{"set:lua": setlock.Lua{}, "tx:renamed":
 // inItsOwnTime runs f in a bubble, with a pool of connections to a server.
 func inItsOwnTime(t *testing.T, f func(t *testing.T, p *redis.Pool)) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := oldredis.New("7.0", oldredis.Options{Clock: clock.New()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(oldredis.New("7.0", oldredis.Options{Clock: clock.New()}))(t)
 		t.Cleanup(func() { s.Close() })
 		f(t, s.Pool())
 	})
@@ -203,9 +201,7 @@ func TestForsakenLockEnds(t *testing.T) {
 			}})
 			const ttl = 10 * time.Second
 			l := try(t, k, "k")
-			if err := l.Extend(background, ttl); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, l.Extend(background, ttl))
 			if _, forgotten := l.With(background); forgotten == nil { // and never called
 				t.Fatal("With returns no end")
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
@@ -39,10 +40,7 @@ func eachListCAS(t *testing.T, f func(t *testing.T, c redis.Conn)) {
 	for _, addr := range addrs {
 		t.Run("real/"+addr, func(t *testing.T) {
 			t.Parallel()
-			c, err := redis.Dial("tcp", addr)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(redis.Dial("tcp", addr))(t)
 			defer c.Close()
 			if info, _ := redis.String(c.Do("INFO")); strings.Contains(info, "redis_version:1.") {
 				t.Log("a server of 1.2: the test of package ability says that it is refused")
@@ -103,10 +101,7 @@ func content(t *testing.T, c redis.Conn, key string, others ...string) (is strin
 	for _, name := range others {
 		cmds = append(cmds, protocol.Cmd{"EXISTS", name})
 	}
-	replies, err := protocol.NewConn(c).Pipe(cmds...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	replies := must.Get(protocol.NewConn(c).Pipe(cmds...))(t)
 	var word []byte
 	for _, r := range replies[:reads] {
 		if _, wrongType := r.(redis.Error); wrongType {
@@ -142,9 +137,7 @@ func TestListCASSubsets(t *testing.T) {
 				m[1] = key
 				cmds = append(cmds, m)
 			}
-			if _, err := protocol.NewConn(c).Pipe(cmds...); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(protocol.NewConn(c).Pipe(cmds...))(t)
 		}
 		look := func(set ...protocol.Cmd) string {
 			t.Helper()

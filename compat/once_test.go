@@ -11,6 +11,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -67,17 +68,13 @@ func TestRepairOfWhatHasAnEnd(t *testing.T) {
 		c := s.Dial()
 		b := compat.NewBackend(compat.Source{Get: func(context.Context, string) (redis.Conn, error) { return s.Dial(), nil }},
 			txlock.Classic{})
-		if _, err := c.Do("SET", "k", protocol.NewToken()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Do("SET", "k", protocol.NewToken()))(t)
 		st, err := b.Inspect(t.Context(), time.Now, "k")
 		if err != nil || st.Status != compat.StatusPersistent {
 			t.Fatal(st, err)
 		}
 		if ends {
-			if _, err := c.Do("EXPIRE", "k", 60); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(c.Do("EXPIRE", "k", 60))(t)
 		}
 		err = b.Repair(t.Context(), time.Now, st, time.Hour)
 		if left, _ := redis.Int(c.Do("TTL", "k")); ends && (err == nil || left > 60) || !ends && (err != nil || left <= 60) {
@@ -100,9 +97,7 @@ func TestRepairOfWhatWasTakenAnew(t *testing.T) {
 			}
 		}).Of("EXEC")), nil
 	}}, txlock.Classic{})
-	if _, err := c.Do("SET", "k", "1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Do("SET", "k", "1"))(t)
 	st, err := b.Inspect(t.Context(), time.Now, "k")
 	if err != nil || st.Status != compat.StatusPersistent {
 		t.Fatal(st, err)
@@ -117,9 +112,7 @@ func TestRepairOfWhatWasTakenAnew(t *testing.T) {
 func TestRefusedIsNotDone(t *testing.T) {
 	for _, by := range []protocol.Condition{protocol.Watch, protocol.Unguarded} {
 		s := oldredis.Run(t, "2.4")
-		if _, err := s.Dial().Do("SET", "k", "v"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Dial().Do("SET", "k", "v"))(t)
 		lacking := faulty.Fate{Serve: func(run func(...any) any) any { return run("NODEL") }}.Of("DEL")
 		_, err := protocol.NewConn(faulty.Over(s.Dial(), lacking)).Run(protocol.Change{If: by, Key: "k", Value: "v"})
 		if n, _ := redis.Int(s.Dial().Do("EXISTS", "k")); err == nil || errors.Is(err, compat.ErrLost) || n != 1 {

@@ -18,6 +18,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/internal/realredis"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -83,9 +84,7 @@ func TestPinnedRoundTrips(t *testing.T) {
 				if trips, cmds := took(m); trips != c.trips || cmds != c.acquire {
 					t.Errorf("acquired in %d round trips by %q, want %d by %q", trips, cmds, c.trips, c.acquire)
 				}
-				if err := l.Release(background); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, l.Release(background))
 				if trips, cmds := took(m); trips != 1 || cmds != release {
 					t.Errorf("released in %d round trips by %q, want 1 by %q", trips, cmds, release)
 				}
@@ -94,16 +93,12 @@ func TestPinnedRoundTrips(t *testing.T) {
 			took(m)
 			for range 2 {
 				w.clock.Add(time.Second)
-				if err := l.Extend(background, ttl); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, l.Extend(background, ttl))
 				if _, cmds := took(m); cmds != c.extend {
 					t.Errorf("extended by %q, want %q", cmds, c.extend)
 				}
 			}
-			if err := l.Release(background); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, l.Release(background))
 			if trips, cmds := took(m); trips != 2 {
 				t.Errorf("released in %d round trips by %q, want 2", trips, cmds)
 			}
@@ -317,15 +312,9 @@ func TestPinnedIsReturned(t *testing.T) {
 		if err := late.Release(background); !errors.Is(err, compat.ErrLost) || w.value("k") != second.Token() {
 			t.Errorf("a late release: %v, the key holds %q, want %q", err, w.value("k"), second.Token())
 		}
-		h, err := second.Detach(background)
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := must.Get(second.Detach(background))(t)
 		w.clock.Add(time.Millisecond)
-		third, err := k.AdoptHandle(background, h, ttl)
-		if err != nil {
-			t.Fatal(err)
-		}
+		third := must.Get(k.AdoptHandle(background, h, ttl))(t)
 		if err := third.Release(background); err != nil {
 			t.Error(err)
 		}
@@ -398,10 +387,7 @@ func TestPinnedInEachEpoch(t *testing.T) {
 	k := compat.NewOn(source, txlock.Renamed{}, compat.Options{NoRenew: true})
 	for _, stands := range []bool{false, true} {
 		s.epoch = 0
-		l, err := k.TryLock(t.Context(), "k", time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(k.TryLock(t.Context(), "k", time.Minute))(t)
 		s.epoch = 1
 		if stands {
 			s.servers[1].Dial().Do("SETEX", "k", 60, l.Token()) //nolint:errcheck
@@ -439,10 +425,7 @@ func TestPinnedConnectionHangs(t *testing.T) {
 		}}
 		defer p.Close()
 		k := compat.New(p, txlock.Renamed{}, compat.Options{NoRenew: true, Timeout: time.Second})
-		l, err := k.TryLock(ctx, "k", time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(k.TryLock(ctx, "k", time.Minute))(t)
 		for _, c := range dialled {
 			c.stuck.Store(true)
 		}
@@ -459,17 +442,11 @@ func TestPinnedConnectionIsClosed(t *testing.T) {
 	addr := realredis.Start(t)
 	p := &redis.Pool{MaxIdle: 4, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
 	defer p.Close()
-	admin, err := redis.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := must.Get(redis.Dial("tcp", addr))(t)
 	defer admin.Close()
 	do := func(name string, args ...any) string {
 		t.Helper()
-		reply, err := redis.String(admin.Do(name, args...))
-		if err != nil {
-			t.Fatal(err)
-		}
+		reply := must.Get(redis.String(admin.Do(name, args...)))(t)
 		return reply
 	}
 	others := func() (addrs []string) {
@@ -568,10 +545,7 @@ func TestPinnedIsHandedOff(t *testing.T) {
 		l := try(t, k, "k")
 		for range 3 {
 			w.clock.Add(5 * time.Second)
-			next, err := l.Handoff(background, ttl)
-			if err != nil {
-				t.Fatal(err)
-			}
+			next := must.Get(l.Handoff(background, ttl))(t)
 			if n := p.ActiveCount() - p.IdleCount(); n != 2 {
 				t.Errorf("%d connections are kept, want that of the lock and the next step's", n)
 			}

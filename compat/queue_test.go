@@ -21,6 +21,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -249,10 +250,7 @@ func TestHandoffRenewsTheLease(t *testing.T) {
 		} {
 			w.clock.Add(c.gone)
 			before := l.Until()
-			next, err := l.Handoff(background, c.ttl)
-			if err != nil {
-				t.Fatal(err)
-			}
+			next := must.Get(l.Handoff(background, c.ttl))(t)
 			if got := !next.Until().Equal(before); got != c.extended {
 				t.Errorf("%v later, for %v: extended %v, want %v", c.gone, c.ttl, got, c.extended)
 			}
@@ -369,10 +367,7 @@ func TestHandoff(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world, a protocol.Algorithm) {
 		h := w.hall(a, compat.Options{})
 		l := try(t, h.k, "k")
-		next, err := l.Handoff(background, 2*ttl)
-		if err != nil {
-			t.Fatal(err)
-		}
+		next := must.Get(l.Handoff(background, 2*ttl))(t)
 		if cause := context.Cause(l.Context()); cause != compat.ErrHandedOff {
 			t.Errorf("the old holder's context ended with %v, want ErrHandedOff", cause)
 		}
@@ -576,9 +571,7 @@ func TestWaitersSpreadAfterTheEnd(t *testing.T) {
 			w := newWorld(t, "2.6")
 			a := txlock.Renamed{Options: txlock.Options{Millis: true}}
 			dead, _ := w.client(a)
-			if _, err := dead.TryLock(background, "k", 1234*time.Millisecond); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(dead.TryLock(background, "k", 1234*time.Millisecond))(t)
 			end := w.clock.Now().Add(1234 * time.Millisecond)
 			pauses := &paused{Mock: w.clock}
 			k := compat.NewOn(w.source(), a, compat.Options{NoRenew: true, Clock: pauses, Poll: 5 * time.Second, Rand: func() float64 { return c.rand }})
@@ -732,10 +725,7 @@ func TestReadersPassEachOther(t *testing.T) {
 func TestCloseInAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := compat.New(still(t, "2.4").Pool(), txlock.Renamed{}, compat.Options{NoRenew: true})
-		first, err := k.Lock(background, "k", ttl)
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := must.Get(k.Lock(background, "k", ttl))(t)
 		next := inBackground(func() {
 			if _, err := k.Lock(background, "k", ttl); !errors.Is(err, compat.ErrClosed) {
 				t.Errorf("%v, want ErrClosed", err)
@@ -743,9 +733,7 @@ func TestCloseInAPause(t *testing.T) {
 		})
 		synctest.Wait()
 		time.Sleep(ttl * 6 / 10) // long enough to leave others a moment
-		if err := first.Release(background); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, first.Release(background))
 		synctest.Wait()
 		closed := time.Now()
 		if err := k.Close(background); err != nil {

@@ -15,16 +15,14 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
 // A lock is renewed when the context in which it was taken has ended, and when it was handed off.
 func TestRenewalOutlivesTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := oldredis.New("2.4", oldredis.Options{Clock: clock.New()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(oldredis.New("2.4", oldredis.Options{Clock: clock.New()}))(t)
 		defer s.Close()
 		source := compat.Pooled(s)
 		source.Bounded = true
@@ -190,10 +188,7 @@ func TestLossAmongMany(t *testing.T) {
 func TestEachLockEndsAtItsTime(t *testing.T) {
 	m := clock.NewMock()
 	m.Set(time.Date(2012, 3, 4, 5, 6, 7, 0, time.UTC))
-	s, err := oldredis.New("2.4", oldredis.Options{Clock: m})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(oldredis.New("2.4", oldredis.Options{Clock: m}))(t)
 	defer s.Close()
 	lost := make(chan string, 2000)
 	k := compat.New(s, txlock.Renamed{}, compat.Options{NoRenew: true, Clock: m, Observer: compat.Observer(func(e compat.Event) {
@@ -210,10 +205,7 @@ func TestEachLockEndsAtItsTime(t *testing.T) {
 	for round := range 60 {
 		for i := range 20 {
 			key, ttl := fmt.Sprint(round, "-", i), time.Duration(1+random.IntN(40))*time.Second
-			l, err := k.TryLock(background, key, ttl)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := must.Get(k.TryLock(background, key, ttl))(t)
 			locks[key] = held{l, l.Until()}
 		}
 		for key, l := range locks {
@@ -277,10 +269,7 @@ func (c leaping) AfterFunc(d time.Duration, f func()) *clock.Timer {
 func TestTimerSetTooLate(t *testing.T) {
 	m := leaping{clock.NewMock()}
 	m.Set(time.Date(2012, 3, 4, 5, 6, 7, 0, time.UTC))
-	s, err := oldredis.New("2.4", oldredis.Options{Clock: m.Mock})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(oldredis.New("2.4", oldredis.Options{Clock: m.Mock}))(t)
 	defer s.Close()
 	seen := make(watcher, 10)
 	k := compat.New(s, txlock.Renamed{}, compat.Options{NoRenew: true, Clock: m, Observer: seen.Observe})

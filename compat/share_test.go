@@ -14,6 +14,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/internal/realredis"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -52,10 +53,7 @@ type shares struct {
 func (c crowd) share(t *testing.T, seed uint64) (s shares) {
 	s = shares{crowd: c, had: make([]int, c.processes), longest: make([]time.Duration, c.processes)}
 	synctest.Test(t, func(t *testing.T) {
-		server, err := oldredis.New("7.0", oldredis.Options{Clock: clock.New()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		server := must.Get(oldredis.New("7.0", oldredis.Options{Clock: clock.New()}))(t)
 		defer server.Close()
 		server.SetTrace(func(int, []string, any) { s.commands++ })
 		var mu sync.Mutex

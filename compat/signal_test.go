@@ -47,10 +47,7 @@ func listening(t *testing.T, s *oldredis.Server, key string, n int) {
 	c := s.Dial()
 	defer c.Close()
 	eventually(t, fmt.Sprintf("%d listen", n), func() bool {
-		got, err := redis.Int(c.Do("LLEN", protocol.Aux(key, "waiters")))
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(redis.Int(c.Do("LLEN", protocol.Aux(key, "waiters"))))(t)
 		info, err := redis.String(c.Do("INFO"))
 		return err == nil && got == n && strings.Contains(info, fmt.Sprintf("blocked_clients:%d\r\n", n))
 	})
@@ -511,10 +508,7 @@ func TestReadersWakeWriters(t *testing.T) {
 func TestReleaseAndWakeUpShareTheirTime(t *testing.T) {
 	const cleanup = time.Second
 	synctest.Test(t, func(t *testing.T) {
-		s, err := oldredis.New("7.0", oldredis.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(oldredis.New("7.0", oldredis.Options{}))(t)
 		defer s.Close()
 		net := new(faulty.Network)
 		k := compat.New(net.Pool(s), setlock.Lua{}, compat.Options{NoRenew: true, Cleanup: cleanup})
@@ -542,10 +536,7 @@ func TestReleaseAndWakeUpShareTheirTime(t *testing.T) {
 // A proxy that hangs up on MULTI is asked for a wake-up again and again, but ever less often: each time costs a connection.
 func TestWakeUpsBehindAProxyBecomeRare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := oldredis.New("twemproxy", oldredis.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(oldredis.New("twemproxy", oldredis.Options{}))(t)
 		defer s.Close()
 		net := new(faulty.Network)
 		k := compat.New(net.Pool(s), setlock.Script{}, compat.Options{NoRenew: true})

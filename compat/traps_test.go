@@ -16,6 +16,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/internal/realredis"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -108,9 +109,7 @@ func TestConnectionsComeBackClean(t *testing.T) {
 		if leave[len(leave)-1] == "EXEC" {
 			s.SetMaxMemoryReached(true)
 		}
-		if _, err := k.Inspect(background, "k"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(k.Inspect(background, "k"))(t)
 		s.SetMaxMemoryReached(false)
 		answersItself(t, p)
 		s.Dial().Do("SET", "k", "touched") //nolint:errcheck
@@ -151,9 +150,7 @@ func TestNewConnIsLeftClean(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := oldredis.Run(t, "2.4")
 			own := s.Dial()
-			if _, err := own.Do("SET", "k", "another's"); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(own.Do("SET", "k", "another's"))(t)
 			c := s.Dial()
 			use(t, s, protocol.NewConn(c))
 			if got, err := redis.String(c.Do("ECHO", "me")); got != "me" || err != nil {
@@ -322,10 +319,7 @@ func TestAnySource(t *testing.T) {
 	ctx, cancel := context.WithCancel(background)
 	defer cancel()
 	for _, ctx := range []context.Context{background, ctx} {
-		l, err := k.TryLock(ctx, "k", ttl)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(k.TryLock(ctx, "k", ttl))(t)
 		if err := l.Release(ctx); err != nil {
 			t.Error(err)
 		}
@@ -352,10 +346,7 @@ func TestProxyIsRefusedAsItWasSeen(t *testing.T) {
 			t.Errorf("%T behind twemproxy: %v", a, err)
 		}
 	}
-	l, err := compat.New(s, getsetlock.Classic{}, compat.Options{NoRenew: true}).TryLock(background, "k", ttl)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(compat.New(s, getsetlock.Classic{}, compat.Options{NoRenew: true}).TryLock(background, "k", ttl))(t)
 	if err := l.Release(background); err != nil {
 		t.Error(err)
 	}

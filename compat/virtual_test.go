@@ -15,6 +15,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -29,10 +30,7 @@ type world struct {
 func newWorld(t *testing.T, version string) *world {
 	m := clock.NewMock()
 	m.Set(time.Date(2012, 3, 4, 5, 6, 7, 0, time.UTC))
-	s, err := oldredis.New(version, oldredis.Options{Clock: m})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(oldredis.New(version, oldredis.Options{Clock: m}))(t)
 	t.Cleanup(func() { s.Close() })
 	return &world{t, m, s}
 }
@@ -176,9 +174,5 @@ func everywhere(t *testing.T, f func(t *testing.T, w *world, a protocol.Algorith
 
 func try(t *testing.T, k *compat.Locker, key string) *compat.Lock {
 	t.Helper()
-	l, err := k.TryLock(background, key, ttl)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return must.Get(k.TryLock(background, key, ttl))(t)
 }

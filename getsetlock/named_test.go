@@ -10,6 +10,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/internal/steps"
 )
 
@@ -18,11 +19,7 @@ var half = noon.Add(500 * time.Millisecond) // 1330862400.5
 
 func named(t *testing.T, name string) getsetlock.Dialect {
 	t.Helper()
-	d, err := getsetlock.Named(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
+	return must.Get(getsetlock.Named(name))(t)
 }
 
 // timed are the formats whose value is a time.
@@ -76,10 +73,7 @@ func TestNamedOnTheWire(t *testing.T) {
 		{"jedis-lock-1.0.1", "k", "00000000-0042-4000-8000-004200000000:1330862410501"},
 		{"ServiceStack-DistributedLock", "k", "KYSO\x00\x00\x00\x00"},
 	} {
-		f, err := dialect.Lookup(c.name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(dialect.Lookup(c.name))(t)
 		o := options(false)
 		o.Dialect = named(t, c.name)
 		for _, a := range []protocol.Algorithm{getsetlock.Classic{Options: o}, getsetlock.Guarded{Options: o}} {

@@ -11,6 +11,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/internal/steps"
 )
 
@@ -106,9 +107,7 @@ EXEC → [1 4]
 		if l, err = steps.Extend(a, conn, later, l, 2*ttl); err != nil || !l.Until.Equal(protocol.Until(later, 2*ttl)) {
 			t.Fatalf("Extend: %+v, %v", l, err)
 		}
-		if err := steps.Release(a, conn, l); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, steps.Release(a, conn, l))
 		if l, err = a.Acquire(conn, half, "k", ttl); err != nil || l.How != protocol.Free || (l.Fence != 0) != c.fence {
 			t.Fatalf("%+v, %v", l, err)
 		}
@@ -236,10 +235,7 @@ func TestTwoKeysMarginAndFence(t *testing.T) {
 	if _, err := a.Acquire(conn, noon.Add(59*time.Second), "k", ttl); !errors.Is(err, compat.ErrHeld) {
 		t.Errorf("within the margin: %v, want ErrHeld", err)
 	}
-	l, err := a.Acquire(conn, noon.Add(61*time.Second), "k", ttl)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(a.Acquire(conn, noon.Add(61*time.Second), "k", ttl))(t)
 	l.Fence = 0
 	if _, ch, err := a.Extend(noon, l, ttl, false); err != nil || !ch.TakeFence {
 		t.Errorf("an extension of what has no fence draws one: %v, %v", ch.TakeFence, err)

@@ -8,6 +8,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/conformance"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -25,10 +26,7 @@ func TestConformance(t *testing.T) {
 			for _, f := range unlike() {
 				t.Run(f.Name, func(t *testing.T) {
 					t.Parallel()
-					fleet, err := txlock.Named(f.Name)
-					if err != nil {
-						t.Fatal(err)
-					}
+					fleet := must.Get(txlock.Named(f.Name))(t)
 					conformance.Run(t, conformance.Algorithm{
 						Name: f.Name,
 						New: func(fence bool) protocol.Algorithm {

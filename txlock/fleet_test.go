@@ -11,6 +11,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/internal/steps"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -30,10 +31,7 @@ func tokens() []dialect.Format {
 // never without an end. As Classic it sends what the client does.
 func TestNamed(t *testing.T) {
 	for _, f := range tokens() {
-		fleet, err := txlock.Named(f.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fleet := must.Get(txlock.Named(f.Name))(t)
 		setex, expire := "SETEX k 10 ", "EXPIRE k 10 → 1\n"
 		if f.TTL == dialect.TTLMillis {
 			setex, expire = "PSETEX k 10000 ", "PEXPIRE k 10000 → 1\n"
@@ -70,10 +68,7 @@ func TestNamed(t *testing.T) {
 func TestFleetRepair(t *testing.T) {
 	for name, repairs := range map[string]bool{"redis-in-action": true, "redis-py-2.10": false, "Beaker": false, "laravel-5.5": false} {
 		for _, value := range []string{"fb2d0a1e-3f44-4e2e-8f0a-0123456789ab", "1795238718", "\x3e\x2b\x01\x6b\x00\x00\x00\x00"} {
-			fleet, err := txlock.Named(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			fleet := must.Get(txlock.Named(name))(t)
 			fleet.Millis = false
 			s := oldredis.Run(t, "2.4")
 			c := steps.Dial(s)
@@ -113,14 +108,8 @@ func TestNamedErrors(t *testing.T) {
 // python-redis-lock's waiters wait on a list, without an end if their locks have none: our release
 // pushes to it what theirs does, and only if it removed the lock.
 func TestFleetWakesWaiters(t *testing.T) {
-	f, err := dialect.Lookup("python-redis-lock")
-	if err != nil {
-		t.Fatal(err)
-	}
-	fleet, err := txlock.Named(f.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(dialect.Lookup("python-redis-lock"))(t)
+	fleet := must.Get(txlock.Named(f.Name))(t)
 	key := f.Key("report")
 	for _, listCAS := range []bool{false, true} {
 		fleet.ListCAS = listCAS
@@ -130,9 +119,7 @@ func TestFleetWakesWaiters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := steps.Release(fleet, c, l); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, steps.Release(fleet, c, l))
 		if l, err = fleet.Acquire(c, s.Now(), key, ttl); err == nil { // nobody has used the first
 			err = steps.Release(fleet, c, l)
 		}

@@ -157,10 +157,7 @@ func scripts(t *testing.T) []string {
 	}
 	real := regexp.MustCompile(`(?m)^(redis|quorum)\b.* real\b`)
 	return slices.DeleteFunc(all, func(name string) bool {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(name))(t)
 		needs := real.Match(text)
 		if needs {
 			realredis.Skipped(t, "redis-server, for "+name)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
@@ -24,10 +25,7 @@ func TestToday(t *testing.T) {
 	if os.Getenv("SETNXLOCK_TODAY") == "" {
 		realredis.Nightly(t, "make today")
 	}
-	page, err := os.ReadFile("../../docs/servers.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../docs/servers.md"))(t)
 	for _, one := range strings.Fields(os.Getenv("SETNXLOCK_TODAY")) {
 		name, address, _ := strings.Cut(one, "=")
 		t.Run(name, func(t *testing.T) {

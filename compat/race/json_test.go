@@ -21,10 +21,7 @@ func savedTraces(t *testing.T) map[string]Trace {
 	}
 	all := map[string]Trace{}
 	for _, name := range files {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(name))(t)
 		tr, err := ReadTrace(bytes.NewReader(b))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)

@@ -145,9 +145,7 @@ GET k:1:{k} → 1:other
 TTL k:1:{k} → 7
 `}, {"in place of another limit", me, nil, func(t *testing.T, s *oldredis.Server) {
 			l := acquire(t, s, of(2, "other"))
-			if err := release(s, of(2, "other"), l); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, release(s, of(2, "other"), l))
 		}, `
 GET k → nil
 GET k:limit:{k} → 2
@@ -244,9 +242,7 @@ func TestAtMostN(t *testing.T) {
 		if left := held.Until.Sub(s.Now()); left < 6*time.Second || left > 7*time.Second {
 			t.Errorf("a fourth is refused for %v, want 7 s", left)
 		}
-		if err := release(s, of(3, "b"), leases[1]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, release(s, of(3, "b"), leases[1]))
 		if d := acquire(t, s, of(3, "d")); semaphore.Slot(d.Value) != semaphore.Slot(leases[1].Value) {
 			t.Errorf("the fourth has %q, and %q was released", d.Value, leases[1].Value)
 		}
@@ -319,13 +315,9 @@ func TestAnotherLimit(t *testing.T) {
 			if left := limit.Held.Until.Sub(s.Now()); left < 9*time.Second || left > ttl {
 				t.Errorf("%v: refused for %v, want 10 s", to, left)
 			}
-			if err := release(s, old, l); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, release(s, old, l))
 			l = acquire(t, s, of(to.to, "new"))
-			if err := release(s, of(to.to, "new"), l); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, release(s, of(to.to, "new"), l))
 		}
 	})
 }
@@ -334,9 +326,7 @@ func TestAnotherLimit(t *testing.T) {
 func TestSlotTakenWhileLimitChanges(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
 		old := acquire(t, s, of(2, "old"))
-		if err := release(s, of(2, "old"), old); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, release(s, of(2, "old"), old))
 		c := at(s.Dial(), "SETEX", "k:limit:{k}", func() { old = acquire(t, s, of(2, "old")) })
 		_, err := acquireAt(c, s, of(1, "new"))
 		limit := (*semaphore.LimitError)(nil)
@@ -365,9 +355,7 @@ func TestLimitChangedWhileASlotIsTaken(t *testing.T) {
 				}
 				ran++
 				k.Pick = func(free int) int { return free - 1 } // the second slot
-				if err := release(s, k, acquire(t, s, k)); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, release(s, k, acquire(t, s, k)))
 				var one compat.Lease
 				c := at(s.Dial(), "MULTI", "", func() { one = acquire(t, s, of(1, "one")) })
 				l, err := acquireAt(c, s, k)
@@ -392,9 +380,7 @@ func TestLimitChangedWhileASlotIsTaken(t *testing.T) {
 func TestLimitExpiresUnnoticed(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
 		l := acquire(t, s, of(2, "first"))
-		if err := release(s, of(2, "first"), l); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, release(s, of(2, "first"), l))
 		c := at(s.Dial(), "MULTI", "", func() { s.AdvanceLazy(24*time.Hour + time.Second) })
 		l = must.Get(acquireAt(c, s, of(2, "second")))(t)
 		if got, err := redis.String(do(t, s, "GET", "k:limit:{k}"), nil); err != nil || got != "2" {
@@ -537,9 +523,7 @@ func TestFirstSlot(t *testing.T) {
 		k := semaphore.Lock{Options: semaphore.Options{N: 4}}
 		l := acquire(t, s, k)
 		seen[semaphore.Slot(l.Value)-1]++
-		if err := release(s, k, l); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, release(s, k, l))
 	}
 	for i, n := range seen {
 		if n < 25 { // a fair one has fewer than that once in 10^20

@@ -16,6 +16,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/internal/realredis"
 	"github.com/setnxlock/setnxlock/internal/steps"
 )
@@ -195,16 +196,12 @@ func TestForgottenScripts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Do("SCRIPT", "FLUSH"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Do("SCRIPT", "FLUSH"))(t)
 		got := s.Record()
 		if l, err = steps.Extend(a, c, s.Now(), l, 2*ttl); err != nil {
 			t.Fatal(err)
 		}
-		if err := steps.Release(a, c, l); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, steps.Release(a, c, l))
 		if want := `EVALSHA extend 1 k me 20000 → NOSCRIPT No matching script. Please use EVAL.
 EVAL <PEXPIRE> 1 k me 20000 → 1
 EVALSHA release 1 k me → NOSCRIPT No matching script. Please use EVAL.
@@ -234,10 +231,7 @@ func TestScriptedFence(t *testing.T) {
 		s := oldredis.Run(t, v.version)
 		c := steps.Dial(s)
 		a := v.make(setlock.Options{Fence: true})
-		l, err := a.Acquire(c, s.Now(), "k", ttl)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(a.Acquire(c, s.Now(), "k", ttl))(t)
 		for range 3 {
 			if _, err := a.Acquire(c, s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
 				t.Errorf("%s: %v", v.name, err)

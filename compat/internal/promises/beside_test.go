@@ -10,6 +10,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -50,16 +51,11 @@ func TestNamesBesideALock(t *testing.T) {
 			look()
 			pass(2 * time.Second)
 			if readers != client {
-				reader, err := rwlock.Downgrade(background, l, readers, 20*time.Second)
-				if err != nil {
-					t.Fatal(err)
-				}
+				reader := must.Get(rwlock.Downgrade(background, l, readers, 20*time.Second))(t)
 				l = reader
 			}
 			look()
-			if err := l.Release(background); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, l.Release(background))
 			slices.Sort(names)
 			beside := 0
 			for _, name := range slices.Compact(names) {

@@ -22,6 +22,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/internal/realredis"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -215,10 +216,7 @@ func TestHostileBytes(t *testing.T) {
 // poisoned has a client take, extend, renew and release locks, with poison in place of the reply at; reached: it was
 // asked for so many.
 func poisoned(t *testing.T, k kind, poison string, at int, guarded bool) (reached bool) {
-	s, err := oldredis.New(k.versions[0], oldredis.Options{Clock: clock.New()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(oldredis.New(k.versions[0], oldredis.Options{Clock: clock.New()}))(t)
 	speaks := &speaker{s: s, lie: func(n int, honest []byte) []byte {
 		if n == at {
 			return []byte(poison)
@@ -310,10 +308,7 @@ func FuzzRESP(f *testing.F) {
 	k := one("set:lua", "7.0", setlock.Lua{})
 	f.Fuzz(func(t *testing.T, data []byte, at uint8) {
 		synctest.Test(t, func(t *testing.T) {
-			s, err := oldredis.New("7.0", oldredis.Options{Clock: clock.New()})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(oldredis.New("7.0", oldredis.Options{Clock: clock.New()}))(t)
 			speaks := &speaker{s: s}
 			defer speaks.close()
 			speaks.lie = func(n int, honest []byte) []byte {

@@ -13,6 +13,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // A lease that has ended needs no release: nothing is sent, whoever asks, and however many there are.
@@ -23,10 +24,7 @@ func TestWhatHasEndedIsNotReleased(t *testing.T) {
 				locker, net := w.client(compat.Options{NoRenew: true, Timeout: time.Second})
 				var locks []*compat.Lock
 				for n := range 40 {
-					l, err := locker.TryLock(background, k.another(n+2), short)
-					if err != nil {
-						t.Fatal(err)
-					}
+					l := must.Get(locker.TryLock(background, k.another(n+2), short))(t)
 					locks = append(locks, l)
 				}
 				net.Expect(faulty.Fate{Before: faulty.Forever}.Always())

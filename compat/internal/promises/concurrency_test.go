@@ -19,6 +19,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -53,10 +54,7 @@ func TestDoubtsDoom(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, one("", "7.0", nil), func(w *world) {
 				k, n := w.clientOf(txlock.Guarded{}, compat.Options{})
-				l, err := k.TryLock(background, "k", 30*time.Second)
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := must.Get(k.TryLock(background, "k", 30*time.Second))(t)
 				l.Context()
 				pass(9 * time.Second)
 				n.Expect(func(m faulty.Message) faulty.Fate {
@@ -89,10 +87,7 @@ func TestBatchInAClusterThatIsDown(t *testing.T) {
 			k, n := w.clientOf(txlock.Guarded{}, compat.Options{})
 			var locks []*compat.Lock
 			for i := range size {
-				l, err := k.TryLock(background, "{a}"+string(rune('0'+i)), 30*time.Second)
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := must.Get(k.TryLock(background, "{a}"+string(rune('0'+i)), 30*time.Second))(t)
 				l.Context()
 				locks = append(locks, l)
 			}
@@ -142,10 +137,7 @@ func TestReleaseDuringHandoff(t *testing.T) {
 func TestReleaseAgain(t *testing.T) {
 	inWorld(t, one("", "7.0", nil), func(w *world) {
 		k, n := w.clientOf(getsetlock.Guarded{}, compat.Options{NoRenew: true})
-		l, err := k.TryLock(background, "k", time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(k.TryLock(background, "k", time.Minute))(t)
 		n.Expect(faulty.Fate{Loss: faulty.LostRequest, Cut: true}.Of("EXEC"))
 		err1 := l.Extend(background, time.Minute) // unknown
 		err2 := l.Release(background)             // nothing arrives: ErrUnknown
@@ -217,9 +209,7 @@ func TestCloseIsBounded(t *testing.T) {
 		inWorld(t, k, func(w *world) {
 			locker, net := w.client(compat.Options{NoRenew: true, Timeout: time.Hour})
 			for n := range 40 {
-				if _, err := locker.TryLock(background, w.kind.another(n), long); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(locker.TryLock(background, w.kind.another(n), long))(t)
 			}
 			net.OnDial(faulty.Hang)
 			net.Expect(faulty.Fate{Before: time.Hour}.Always())
@@ -239,10 +229,7 @@ func TestCloseWaitsForRenewals(t *testing.T) {
 		inWorld(t, k, func(w *world) {
 			locker, net := w.client(compat.Options{Timeout: time.Hour})
 			for n := range 3 {
-				l, err := locker.TryLock(background, w.kind.another(n), short)
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := must.Get(locker.TryLock(background, w.kind.another(n), short))(t)
 				l.Context()
 			}
 			net.Expect(faulty.Fate{Before: 2 * short}.Always())
@@ -256,10 +243,7 @@ func TestCloseWaitsForRenewals(t *testing.T) {
 func TestCloseEndsWaits(t *testing.T) {
 	inWorld(t, one("", "7.0", nil), func(w *world) {
 		other, _ := w.clientOf(setlock.Lua{}, compat.Options{})
-		l, err := other.TryLock(background, "k", 5*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(other.TryLock(background, "k", 5*time.Second))(t)
 		k, _ := w.clientOf(setlock.Lua{}, compat.Options{NoRenew: true})
 		done := make(chan error, 2)
 		ctx, cancel := context.WithTimeout(background, time.Hour)
@@ -376,27 +360,19 @@ func TestAdoptAfterADoubt(t *testing.T) {
 				k, n := w.clientOf(a, compat.Options{NoRenew: true})
 				k2, _ := w.clientOf(a, compat.Options{NoRenew: true})
 				rival, _ := w.clientOf(a, compat.Options{NoRenew: true})
-				l, err := k.TryLock(background, "k", time.Minute)
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := must.Get(k.TryLock(background, "k", time.Minute))(t)
 				n.Expect(faulty.Fate{Loss: faulty.LateRequest, Cut: true}.Of("EVAL", "EVALSHA", "MULTI"))
 				ext := l.Extend(background, 5*time.Second)
 				n.Clear()
 				h, err := l.Detach(background)
 				if errors.Is(err, compat.ErrUnknown) { // as its doc says: extend once more
-					if err := l.Extend(background, time.Minute); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, l.Extend(background, time.Minute))
 					h, err = l.Detach(background)
 				}
 				if err != nil {
 					t.Fatal(err)
 				}
-				next, err := k2.AdoptHandle(background, h, time.Minute)
-				if err != nil {
-					t.Fatal(err)
-				}
+				next := must.Get(k2.AdoptHandle(background, h, time.Minute))(t)
 				next.Context()
 				n.DeliverLate()
 				pass(10 * time.Second)
@@ -420,10 +396,7 @@ func TestAdoptAfterADoubt(t *testing.T) {
 func TestPatientInspect(t *testing.T) {
 	inWorld(t, one("", "7.0", nil), func(w *world) {
 		k, _ := w.clientOf(getsetlock.Patient{Lease: 500 * time.Millisecond}, compat.Options{NoRenew: true})
-		l, err := k.TryLock(background, "k", 400*time.Millisecond)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(k.TryLock(background, "k", 400*time.Millisecond))(t)
 		if _, err := k.Inspect(background, "k"); err != nil {
 			t.Errorf("Inspect: %v", err)
 		}
@@ -492,10 +465,7 @@ func TestTokenRace(t *testing.T) {
 	s := oldredis.MustNew("7.0", oldredis.Options{})
 	k := compat.New(s.Pool(), getsetlock.Guarded{}, compat.Options{NoRenew: true})
 	for n := range 2000 {
-		l, err := k.TryLock(background, "k", time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(k.TryLock(background, "k", time.Minute))(t)
 		var wg sync.WaitGroup
 		known := make([]string, 2)
 		for i := range known {
@@ -507,10 +477,7 @@ func TestTokenRace(t *testing.T) {
 		}
 		l.Extend(background, time.Minute) //nolint:errcheck // the embedded server answers
 		wg.Wait()
-		next, err := l.Handoff(background, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		next := must.Get(l.Handoff(background, time.Minute))(t)
 		for _, v := range known {
 			if v == next.Token() {
 				t.Fatalf("after %d tries: the successor's token is one that the holder before it knows", n)
@@ -679,10 +646,7 @@ func TestPins(t *testing.T) {
 			n := new(faulty.Network)
 			k := compat.NewOn(kept(2, []compat.Source{through(n, w.servers[0])})[0], txlock.Guarded{}, compat.Options{NoRenew: true, Rand: func() float64 { return 0 }})
 			for i := 1; i < 40; i++ {
-				l, err := k.TryLock(background, "k", 10*time.Second)
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := must.Get(k.TryLock(background, "k", 10*time.Second))(t)
 				n.Expect(faulty.Fate{Loss: faulty.LostReply}.At(i % 10))
 				switch i % 4 {
 				case 0:

@@ -17,6 +17,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/internal/simulate"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/internal/realredis"
 	"github.com/setnxlock/setnxlock/txlock"
 )
@@ -468,10 +469,7 @@ func TestDetachedIsAdoptable(t *testing.T) {
 					if over = !believes(l); over {
 						return
 					}
-					h, err := l.Detach(background)
-					if err != nil {
-						t.Fatal(err)
-					}
+					h := must.Get(l.Detach(background))(t)
 					if next, err := locker.AdoptHandle(background, h, medium); err != nil {
 						t.Errorf("detached %v before its end: AdoptHandle: %v", left, err)
 					} else if err := next.Release(background); err != nil {
@@ -556,10 +554,7 @@ func TestAHandleIsAdoptedOnce(t *testing.T) {
 			second, _ := w.client(compat.Options{NoRenew: true})
 			old := w.try(holder, long)
 			h := old.Handle()
-			mine, err := first.AdoptHandle(background, h, long)
-			if err != nil {
-				t.Fatal(err)
-			}
+			mine := must.Get(first.AdoptHandle(background, h, long))(t)
 			if k.name == "rwlock.Write" { // it can't change its token: Traits.Rotates
 				if mine.Token() != h.Token {
 					t.Error("it changes its token: it can keep the whole promise")

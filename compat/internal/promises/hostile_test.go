@@ -16,6 +16,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
@@ -105,10 +106,7 @@ func hostile(t *testing.T, k kind, data []byte) (got bool) {
 	synctest.Test(t, func(t *testing.T) {
 		sources := make([]compat.Source, len(k.versions))
 		for i := range sources {
-			s, err := oldredis.New(k.versions[i], oldredis.Options{Clock: clock.New()})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(oldredis.New(k.versions[i], oldredis.Options{Clock: clock.New()}))(t)
 			t.Cleanup(func() { s.Close() })
 			sources[i] = compat.Source{Get: func(ctx context.Context, key string) (redis.Conn, error) {
 				return faulty.Over(s.Dial(), (&liar{data: data}).fate), nil

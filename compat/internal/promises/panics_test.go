@@ -8,6 +8,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -77,10 +78,7 @@ func TestPanicsLeaveNothingBehind(t *testing.T) {
 							defer func() { recover() }() //nolint:errcheck // the user's
 							f()
 						}
-						held, err := rival.TryLock(background, "held", time.Hour)
-						if err != nil {
-							t.Fatal(err)
-						}
+						held := must.Get(rival.TryLock(background, "held", time.Hour))(t)
 						trip.n = n
 						for _, call := range []func(){
 							func() {

@@ -8,6 +8,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -33,9 +34,7 @@ func TestAPartThatIsNewHidesNoOther(t *testing.T) {
 			c := w.servers[0].Dial()
 			c.Do("FLUSHALL") //nolint:errcheck // of an embedded server
 			c.Close()
-			if err := l.Extend(background, long); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, l.Extend(background, long))
 			locks := releases(long)(w, holder, net, l)
 			err := other.ReleaseHandle(background, h)
 			if len(locks) > 1 && (!errors.Is(err, compat.ErrLost) || locks[1].Extend(background, long) != nil) {
@@ -99,19 +98,13 @@ func TestRollingRestart(t *testing.T) {
 			one := func(i int, name string, args ...any) any {
 				c := w.servers[i].Dial()
 				defer c.Close()
-				reply, err := c.Do(name, args...)
-				if err != nil {
-					t.Fatal(err)
-				}
+				reply := must.Get(c.Do(name, args...))(t)
 				return reply
 			}
 			one(0, "SETEX", k.key, 3, "another's")
 			holder, _ := w.client(compat.Options{})
 			rival, _ := w.client(compat.Options{NoRenew: true})
-			l, err := holder.TryLock(background, k.key, ttl)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := must.Get(holder.TryLock(background, k.key, ttl))(t)
 			l.Context()
 			pass(3*ttl + ttl/2)
 			for i := range 2 * len(w.servers) {

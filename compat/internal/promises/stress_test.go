@@ -21,6 +21,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -65,10 +66,7 @@ func TestStress(t *testing.T) {
 
 func stress(t *testing.T, seed uint64, fenced bool, a protocol.Algorithm, o compat.Options) (what string) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := oldredis.New("7.0", oldredis.Options{Clock: clock.New()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(oldredis.New("7.0", oldredis.Options{Clock: clock.New()}))(t)
 		defer s.Close()
 		var mu sync.Mutex
 		fail := func(f string, args ...any) {

@@ -8,6 +8,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/internal/simulate"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // A machine that was suspended for longer than the lease wakes up to a lost lock: its timers
@@ -112,10 +113,7 @@ func TestAdoptedIsNoSecret(t *testing.T) {
 		inWorld(t, kind, func(w *world) {
 			k, _ := w.client(compat.Options{NoRenew: true})
 			l := w.try(k, long)
-			adopted, err := k.Adopt(background, l.Key(), l.Token(), long)
-			if err != nil {
-				t.Fatal(err)
-			}
+			adopted := must.Get(k.Adopt(background, l.Key(), l.Token(), long))(t)
 			if next, err := adopted.Handoff(background, long); err == nil && next.Token() == l.Token() {
 				t.Errorf("it was handed off with the value that the adopter came with")
 			}

@@ -22,6 +22,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/sentinel"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -131,10 +132,7 @@ func TestRenewalsWithoutAConnection(t *testing.T) {
 				locker := compat.New(announcing{p, waits}, getsetlock.Guarded{}, compat.Options{Clock: stands})
 				locks := make([]*compat.Lock, size)
 				for i := range locks {
-					l, err := locker.TryLock(background, fmt.Sprint("k", i), 3*time.Second)
-					if err != nil {
-						t.Fatal(err)
-					}
+					l := must.Get(locker.TryLock(background, fmt.Sprint("k", i), 3*time.Second))(t)
 					locks[i] = l
 				}
 				waits.on.Store(true)
@@ -272,9 +270,7 @@ func TestReleaseTokenAfterTheEnd(t *testing.T) {
 				locker, net := w.client(compat.Options{NoRenew: true, Timeout: time.Hour})
 				l := w.try(locker, long)
 				key, token := l.Key(), l.Token()
-				if _, err := l.Detach(background); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(l.Detach(background))(t)
 				if silent {
 					net.OnDial(faulty.Hang)
 				}

@@ -7,6 +7,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/signal"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // Before 2.2 a push deletes a list with a TTL.
@@ -27,10 +28,7 @@ func TestLists(t *testing.T) {
 			c := s.Dial()
 			do := func(name string, args ...any) int {
 				t.Helper()
-				n, err := redis.Int(c.Do(name, args...))
-				if err != nil {
-					t.Fatal(err)
-				}
+				n := must.Get(redis.Int(c.Do(name, args...)))(t)
 				return n
 			}
 			l := signal.Lists{Waiters: "waiters", Wake: "wake"}
@@ -42,10 +40,7 @@ func TestLists(t *testing.T) {
 			}
 			next := func() string {
 				t.Helper()
-				name, err := signal.Next(c, l)
-				if err != nil {
-					t.Fatal(err)
-				}
+				name := must.Get(signal.Next(c, l))(t)
 				return name
 			}
 			if name := next(); name != "" {
@@ -55,14 +50,11 @@ func TestLists(t *testing.T) {
 			first, second := &signal.Waiter{ID: "first"}, &signal.Waiter{ID: "second"}
 			listen := func(w *signal.Waiter) bool {
 				t.Helper()
-				woken, err := w.Listen(c, l, now, 1, func(among int) {
+				woken := must.Get(w.Listen(c, l, now, 1, func(among int) {
 					if registered++; among != registered {
 						t.Errorf("%d wait, want %d", among, registered)
 					}
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				}))(t)
 				return woken
 			}
 			do("RPUSH", "wake", "x")

@@ -14,6 +14,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 func over(c redis.Conn) *Conn {
@@ -230,9 +231,7 @@ func TestNothingIsSentBesideWhatWasLeft(t *testing.T) {
 			defer cancel()
 			c := &Conn{Conn: pool.Get()}
 			c.Begin(ctx)
-			if _, err := c.Do(first[0].(string), first[1:]...); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(c.Do(first[0].(string), first[1:]...))(t)
 			if _, err := c.Do("GET", "k"); !errors.Is(err, context.DeadlineExceeded) {
 				t.Error(err)
 			}

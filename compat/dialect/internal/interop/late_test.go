@@ -252,10 +252,7 @@ func (c client) deathBeforeTTL(t *testing.T) {
 		t.Errorf("Inspect: %+v, %v; want it persistent: %v", st, err, c.immortal)
 	}
 	if c.immortal {
-		fleet, err := txlock.Named(c.dialect)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fleet := must.Get(txlock.Named(c.dialect))(t)
 		fleet.NoRepair = false
 		s = us(t, s.addr, c, algorithm{new: func(time.Duration) protocol.Algorithm { return fleet }}, long)
 	}

@@ -34,10 +34,7 @@ type stand struct {
 }
 
 func (k *walker) world(path []plan.Choice) *live.World {
-	w, err := live.NewWorld(k.c)
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	w := must.Get(live.NewWorld(k.c))(k.t)
 	w.Crashes = k.c.Faults.Crash
 	for _, c := range path {
 		if _, err := w.Apply(c); err != nil {
@@ -161,10 +158,7 @@ func (k *walker) sends(s stand, step []plan.Choice) (list [][][]string) {
 	w := k.world(s.path)
 	defer w.Close()
 	for _, c := range step {
-		d, err := w.Apply(c)
-		if err != nil {
-			k.t.Fatal(err)
-		}
+		d := must.Get(w.Apply(c))(k.t)
 		list = append(list, d.Cmds)
 	}
 	return list

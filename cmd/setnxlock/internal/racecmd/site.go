@@ -94,22 +94,9 @@ func (a *app) site(dir string, s site) error {
 	return nil
 }
 
-// workbench writes the page with the explorer, and the course as its levels.
+// workbench writes the page with the explorer.
 func (a *app) workbench(dir string, races []pages.Page) error {
-	var levels []*workbench.Level
-	for _, p := range races {
-		if p.Lecture == 0 {
-			continue
-		}
-		l, err := workbench.LevelOf(p)
-		if err != nil {
-			return exit.Because(exit.Software, err, "")
-		}
-		if l != nil {
-			levels = append(levels, l)
-		}
-	}
-	switch err := workbench.Site(context.Background(), dir, levels); {
+	switch err := workbench.Site(context.Background(), dir, races); {
 	case errors.Is(err, workbench.ErrNoSource):
 		return exit.Because(exit.Wrong, err, "run it in a clone, with Go installed, or leave --workbench out")
 	case err != nil:

@@ -67,37 +67,41 @@ type Survivor struct {
 // graphStates is how many states of a level its hints know.
 const graphStates = 400
 
-// LevelOf makes a level of a race with a violation; nil of another.
-func LevelOf(p pages.Page) (*Level, error) {
+// levelOf makes a level of a race.
+func levelOf(p pages.Page) (l Level, err error) {
 	t := p.Trace
-	if t.Verdict.Violated == "" {
-		return nil, nil
-	}
-	graph, err := race.Around(t.Schedule, graphStates, Locks())
-	if err != nil {
-		return nil, err
-	}
 	head, _, _ := strings.Cut(t.Schedule, " :")
-	l := &Level{
+	l = Level{
 		Name: t.Scenario, Title: t.Title, Objective: t.Objective, Text: t.Text,
-		Goal: t.Verdict.Violated, Head: head, Fix: t.Argument.Fix, Graph: graph,
-	}
-	if p.Exercise != "" {
-		m, err := marked(t.Scenario, "")
-		if err != nil {
-			return nil, err
-		}
-		l.Exercise = &m
+		Goal: t.Verdict.Violated, Head: head, Fix: t.Argument.Fix,
 	}
 	if p.Survives != nil {
 		l.Survives = &Survivor{p.Survives.Algorithm, p.Survives.Schedule}
 	}
-	return l, nil
+	if p.Exercise != "" {
+		l.Exercise = new(Marked)
+		if *l.Exercise, err = marked(t.Scenario, ""); err != nil {
+			return l, err
+		}
+	}
+	l.Graph, err = race.Around(t.Schedule, graphStates, Locks())
+	return l, err
 }
 
-// Site writes the workbench into the folder of a pages.Site: Page, and Engine, the explorer compiled
-// by the go command from the working directory's module. ErrNoSource says that it can't.
-func Site(ctx context.Context, dir string, levels []*Level) error {
+// Site writes the workbench into the folder of a pages.Site: Page, and Engine, the explorer compiled by the go command
+// from the working directory's module. Its levels are the races of the course. ErrNoSource says that it can't.
+func Site(ctx context.Context, dir string, races []pages.Page) error {
+	var levels []Level
+	for _, p := range races {
+		if p.Lecture == 0 || p.Trace.Verdict.Violated == "" {
+			continue
+		}
+		l, err := levelOf(p)
+		if err != nil {
+			return err
+		}
+		levels = append(levels, l)
+	}
 	module, err := engine(ctx)
 	if err != nil {
 		return err

@@ -69,23 +69,23 @@ const most = 300
 func Read(text string, o Options) (Log, error) {
 	lines, skipped, err := parse(strings.TrimPrefix(text, "\ufeff")) // as an editor saves it
 	if err != nil {
-		return Log{}, fmt.Errorf("monitor: %w", err)
+		return Log{}, err
 	}
 	keys := lockKeys(lines)
 	key := cmp.Or(o.Key, append(keys, "")[0])
 	if key == "" {
-		return Log{}, errors.New("monitor: the log has no key that is taken as a lock is, by SETNX, SET NX, GETSET, RENAMENX or a script")
+		return Log{}, errors.New("the log has no key that is taken as a lock is, by SETNX, SET NX, GETSET, RENAMENX or a script")
 	}
 	r, err := newRun(key, cmp.Or(o.Server, "8.6"), lines[0].at)
 	if err != nil {
-		return Log{}, fmt.Errorf("monitor: %w", err)
+		return Log{}, err
 	}
 	defer r.server.Close()
 	if err := r.runAll(lines); err != nil {
-		return Log{}, fmt.Errorf("monitor: %w", err)
+		return Log{}, err
 	}
 	if len(r.trace.Events) == 0 {
-		return Log{}, fmt.Errorf("monitor: nothing in the log concerns the key %q", key)
+		return Log{}, fmt.Errorf("nothing in the log concerns the key %q", key)
 	}
 	log := Log{Trace: r.finish(), Keys: keys, Follows: r.follows(), Skipped: skipped, Unjudged: r.unjudged}
 	log.Way = r.way(log.Trace, log.Follows)

@@ -54,7 +54,7 @@ func Site(dir, workbench, guarantees string, races []Page, questions ...Question
 		return err
 	}
 	questions = append([]Question{promises}, questions...)
-	s := &site{dir: dir, workbench: workbench, questions: questions, files: map[string]string{}}
+	s := &site{dir: dir, workbench: workbench, questions: questions}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
@@ -97,7 +97,6 @@ type site struct {
 	dir       string
 	workbench string
 	questions []Question
-	files     map[string]string // of a scenario
 	list      []siteEntry
 }
 
@@ -113,16 +112,13 @@ type siteEntry struct {
 func (s *site) add(p Page) error {
 	name := p.Trace.Scenario
 	file := slug(name) + ".html"
-	for other, taken := range s.files {
-		if taken == file {
-			return fmt.Errorf("race: %q and %q would both be %s", other, name, file)
-		}
+	if i := slices.IndexFunc(s.list, func(e siteEntry) bool { return e.File == file }); i >= 0 {
+		return fmt.Errorf("race: %q and %q would both be %s", s.list[i].Trace.Scenario, name, file)
 	}
 	taken := slices.ContainsFunc(s.questions, func(q Question) bool { return q.File == file })
 	if slug(name) == "" || file == "index.html" || file == s.workbench || taken {
 		return fmt.Errorf("race: a page can't be named %q", name)
 	}
-	s.files[name] = file
 	e := siteEntry{Page: p, File: file, On: strings.Join(p.Trace.Servers, ", ")}
 	if e.On == "" {
 		e.On = p.Trace.Server

@@ -82,7 +82,7 @@ func (a *app) monitorCommand() *cobra.Command {
 func (a *app) monitored(p *picture, text string, o monitor.Options) error {
 	log, err := monitor.Read(text, o)
 	if err != nil {
-		return exit.Because(exit.Wrong, errors.New(strings.TrimPrefix(err.Error(), "monitor: ")), "")
+		return exit.Because(exit.Wrong, err, "")
 	}
 	if err := a.draw(p, log.Trace, a.logged(log)); err != nil {
 		return err

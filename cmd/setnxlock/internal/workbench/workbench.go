@@ -186,7 +186,7 @@ func (q Question) position() (Position, error) {
 
 // reason removes the names of packages from an error.
 func reason(err error) string {
-	return strings.ReplaceAll(strings.TrimPrefix(strings.TrimPrefix(err.Error(), "race: "), "monitor: "), ": race: ", ": ")
+	return strings.ReplaceAll(strings.TrimPrefix(err.Error(), "race: "), ": race: ", ": ")
 }
 
 func (p Position) state(second string) (State, error) {

@@ -5,6 +5,7 @@ package pages
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -83,13 +84,7 @@ func Site(dir, workbench, guarantees string, races []Page, questions ...Question
 			return err
 		}
 	}
-	if err := s.write(Sheet, []byte(pageCSS+siteCSS)); err != nil {
-		return err
-	}
-	if err := s.write(raceScript, []byte(Lanes+pageJS)); err != nil {
-		return err
-	}
-	return s.index()
+	return errors.Join(s.write(Sheet, []byte(pageCSS+siteCSS)), s.write(raceScript, []byte(Lanes+pageJS)), s.index())
 }
 
 // A site is one being written.
@@ -155,16 +150,10 @@ func (s *site) race(p Page, i int) error {
 func (s *site) trace(file string, t race.Trace, c pageContext) error {
 	c.JSON, c.Workbench = strings.TrimSuffix(file, ".html")+".json", s.workbench
 	var page, data bytes.Buffer
-	if err := writePage(&page, t, c); err != nil {
+	if err := errors.Join(writePage(&page, t, c), t.WriteJSON(&data)); err != nil {
 		return err
 	}
-	if err := t.WriteJSON(&data); err != nil {
-		return err
-	}
-	if err := s.write(file, page.Bytes()); err != nil {
-		return err
-	}
-	return s.write(c.JSON, data.Bytes())
+	return errors.Join(s.write(file, page.Bytes()), s.write(c.JSON, data.Bytes()))
 }
 
 // Fragment returns a schedule as the part of the workbench's address after the #. A colon, which
@@ -196,11 +185,8 @@ func (s *site) question(q Question) error {
 %s</main>
 <script src="%s"></script>
 `, q.Title, q.Body, script)
-	if err := s.write(script, []byte(q.Script)); err != nil {
-		return err
-	}
 	page := markup.Page{Title: q.Title, Allow: []string{FileScripts}, Sheets: []string{Sheet}, Body: w.HTML()}
-	return s.write(q.File, page.Document())
+	return errors.Join(s.write(script, []byte(q.Script)), s.write(q.File, page.Document()))
 }
 
 // index writes the list of the races.

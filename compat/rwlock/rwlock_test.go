@@ -534,28 +534,20 @@ func TestBetweenLookAndExec(t *testing.T) {
 	read, write := rwlock.Read{Options: first}, rwlock.Write{Options: first}
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
 		var l compat.Lease
-		c := between(s.Dial(), func() { l = acquire(t, s, write, ttl) })
-		if _, err := read.Acquire(protocol.NewConn(c), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
-			t.Errorf("a reader that a writer was faster than: %v, want ErrHeld", err)
+		for _, of := range []struct{ late, first protocol.Algorithm }{{read, write}, {write, read}, {write, write}} {
+			c := between(s.Dial(), func() { l = acquire(t, s, of.first, ttl) })
+			if _, err := of.late.Acquire(protocol.NewConn(c), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
+				t.Errorf("a %T that a %T was faster than: %v, want ErrHeld", of.late, of.first, err)
+			}
+			release(t, s, of.first, l, nil)
 		}
-		release(t, s, write, l, nil)
-		c = between(s.Dial(), func() { l = acquire(t, s, read, ttl) })
-		if _, err := write.Acquire(protocol.NewConn(c), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
-			t.Errorf("a writer that a reader was faster than: %v, want ErrHeld", err)
-		}
-		release(t, s, read, l, nil)
-		c = between(s.Dial(), func() { l = acquire(t, s, write, ttl) })
-		if _, err := write.Acquire(protocol.NewConn(c), s.Now(), "k", ttl); !errors.Is(err, compat.ErrHeld) {
-			t.Errorf("a writer that another was faster than: %v, want ErrHeld", err)
-		}
-		release(t, s, write, l, nil)
 
 		// A dead reader that is extended by a slow clock of its own, while a
 		// writer is about to sweep it: one of the two, not both.
 		slow := acquire(t, s, read, ttl)
 		told := s.Now()
 		s.Advance(ttl)
-		c = between(s.Dial(), func() {
+		c := between(s.Dial(), func() {
 			if _, err := extendAt(s.Dial(), read, told, slow, ttl); err != nil {
 				t.Errorf("the extension that was first: %v", err)
 			}

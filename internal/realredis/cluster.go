@@ -17,8 +17,7 @@ import (
 type Cluster struct {
 	Nodes []*Server // at first 0 to 2 are masters, and i+3 is the replica of i
 
-	t   testing.TB
-	ids []string
+	t testing.TB
 }
 
 const (
@@ -42,21 +41,19 @@ func RunCluster(t testing.TB, args ...string) *Cluster {
 			return append(ours(port), "--cluster-port", bus)
 		}))
 	}
-	var err error
-	if c.ids, err = Join(c.Addrs()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Join(c.Addrs()))
 	return c
 }
 
 // Join makes a cluster of six servers: each of the first three has a third of the slots, and one of the others for its
-// replica. It returns their ids when all see all slots served and the replicas are in sync.
-func Join(addrs []string) (ids []string, err error) {
+// replica. It returns when all see all slots served and the replicas are in sync.
+func Join(addrs []string) error {
+	var ids []string
 	var meet [][]any
 	for i, addr := range addrs {
 		nodes, err := redis.String(Ask(addr, "CLUSTER", "NODES")) // "ID HOST:PORT@BUS …", the bus since 4.0
 		if err != nil {
-			return nil, err
+			return err
 		}
 		self := strings.Fields(nodes)
 		ids = append(ids, self[0])
@@ -75,13 +72,13 @@ func Join(addrs []string) (ids []string, err error) {
 		}
 		for _, args := range [][]any{slots, {"SET-CONFIG-EPOCH", i + 1}} {
 			if _, err := Ask(addr, "CLUSTER", args...); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
 	for _, args := range meet[1:] {
 		if _, err := Ask(addrs[0], "CLUSTER", args...); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for i, addr := range addrs[clusterMasters:] {
@@ -90,10 +87,10 @@ func Join(addrs []string) (ids []string, err error) {
 			return err
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return ids, Within(time.Minute, "each node sees the complete cluster", func() error {
+	return Within(time.Minute, "each node sees the complete cluster", func() error {
 		for _, addr := range addrs {
 			if err := Complete(addr); err != nil {
 				return err
@@ -150,25 +147,42 @@ func (c *Cluster) Try(i int, name string, args ...any) (any, error) {
 	return Ask(c.Nodes[i].Addr, name, args...)
 }
 
-// BeginMove starts to move slot: node from redirects (ASK) to node to for keys that it does not
-// have.
-func (c *Cluster) BeginMove(slot, from, to int) {
-	c.t.Helper()
-	c.Do(to, "CLUSTER", "SETSLOT", slot, "IMPORTING", c.ids[from])
-	c.Do(from, "CLUSTER", "SETSLOT", slot, "MIGRATING", c.ids[to])
-}
-
-// MoveKeys moves the keys that slot holds now, in any order.
-func (c *Cluster) MoveKeys(slot, from, to int) {
-	c.t.Helper()
-	if err := MoveKeys(slot, c.Nodes[from].Addr, c.Nodes[to].Addr); err != nil {
-		c.t.Fatal(err)
+// Move moves a slot with its keys from one master to another, as redis-cli does. While meanwhile runs, the old master
+// redirects (ASK) to the new one for keys that it does not have. begun is false if one of the two refuses to begin. Move
+// tells the new owner first, so that the slot always has one, and then the others: if the slot moved again before every
+// master knew, it could end up without an owner, each node redirecting clients to the next.
+func Move(slot int, from, to string, others []string, meanwhile func()) (begun bool, err error) {
+	ids := map[string]string{}
+	for _, addr := range []string{from, to} {
+		if ids[addr], err = redis.String(Ask(addr, "CLUSTER", "MYID")); err != nil {
+			return false, err
+		}
 	}
+	if _, err := Ask(to, "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[from]); err != nil {
+		return false, err
+	}
+	if _, err := Ask(from, "CLUSTER", "SETSLOT", slot, "MIGRATING", ids[to]); err != nil {
+		Ask(to, "CLUSTER", "SETSLOT", slot, "STABLE") //nolint:errcheck // no key has moved
+		return false, err
+	}
+	meanwhile()
+	// A cluster that fails over is down for a while.
+	return true, Within(time.Minute, fmt.Sprintf("slot %d moves from %s to %s", slot, from, to), func() error {
+		if err := moveKeys(slot, from, to); err != nil {
+			return err
+		}
+		for _, addr := range append([]string{to, from}, others...) {
+			if _, err := Ask(addr, "CLUSTER", "SETSLOT", slot, "NODE", ids[to]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
-// MoveKeys moves the keys of a slot from one node to another. What is on the one that it leaves is what counts until
+// moveKeys moves the keys of a slot from one node to another. What is on the one that it leaves is what counts until
 // then.
-func MoveKeys(slot int, from, to string) error {
+func moveKeys(slot int, from, to string) error {
 	host, port, _ := net.SplitHostPort(to)
 	for {
 		keys, err := redis.Strings(Ask(from, "CLUSTER", "GETKEYSINSLOT", slot, 100))
@@ -180,37 +194,6 @@ func MoveKeys(slot int, from, to string) error {
 				return err
 			}
 		}
-	}
-}
-
-// EndMove gives slot to node to once its last key has been moved, and returns when all masters
-// agree. It tells the new owner first, so that the slot always has one, and then the others: if the
-// slot moved again before every node knew, it could end up without an owner, each node redirecting
-// clients to the next.
-func (c *Cluster) EndMove(slot, from, to int) {
-	c.t.Helper()
-	c.Until("the slot is empty", func() error {
-		c.MoveKeys(slot, from, to) // a key that existed when the move began may have been created again
-		if _, err := c.Try(to, "CLUSTER", "SETSLOT", slot, "NODE", c.ids[to]); err != nil {
-			return err
-		}
-		_, err := c.Try(from, "CLUSTER", "SETSLOT", slot, "NODE", c.ids[to])
-		return err
-	})
-	for i := range c.Nodes {
-		if !c.IsMaster(i) {
-			continue
-		}
-		c.Until("a master knows the slot's new owner", func() error {
-			if _, err := c.Try(i, "CLUSTER", "SETSLOT", slot, "NODE", c.ids[to]); err != nil {
-				return err
-			}
-			owner, err := Owner(c.Nodes[i].Addr, slot)
-			if err == nil && owner != c.Nodes[to].Addr {
-				err = fmt.Errorf("slot %d belongs to %s", slot, owner)
-			}
-			return err
-		})
 	}
 }
 
@@ -232,12 +215,6 @@ func Owner(addr string, slot int) (owner string, err error) {
 		return net.JoinHostPort(host, strconv.Itoa(port)), err
 	}
 	return "", fmt.Errorf("slot %d has no owner", slot)
-}
-
-// IsMaster reports whether node i says that it is a master.
-func (c *Cluster) IsMaster(i int) bool {
-	info, err := redis.String(c.Try(i, "INFO", "replication"))
-	return err == nil && strings.Contains(info, "role:master")
 }
 
 // Until calls done until it returns nil, for a minute at most.

@@ -160,8 +160,7 @@ func (g *group) replicated(r run, b binary) error {
 		}
 	}
 	if g.kind == clustered {
-		_, err := realredis.Join(g.addrs())
-		return err
+		return realredis.Join(g.addrs())
 	}
 	return g.guard(r.Binaries[0], r.Dir)
 }

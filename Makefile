@@ -66,7 +66,7 @@ busy:
 today:
 	@GO=$(GO) .ci/today
 
-## mutants: two hundred mistakes, compiled once and switched on one after another: a fast test must fail for each
+## mutants: three hundred mistakes, compiled once and switched on one after another: a fast test must fail for each
 mutants:
 	$(GO) run ./compat/internal/mutants
 

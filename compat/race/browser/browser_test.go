@@ -625,7 +625,7 @@ func TestLongAxe(t *testing.T) {
 	}
 	axe := must.Get(os.ReadFile(filepath.Join(modules, "node_modules/axe-core/axe.min.js")))(t)
 	pages, err := filepath.Glob(filepath.Join(site(t), "*.html"))
-	if err != nil || len(pages) < 110 { // 57 races, most with the lock that survives
+	if err != nil || len(pages) < 110 { // 66 races, most with the lock that survives
 		t.Fatalf("%d pages, %v", len(pages), err)
 	}
 	browser := start(t)

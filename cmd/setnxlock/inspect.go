@@ -337,7 +337,9 @@ func printHolder(w io.Writer, s verdict.Verdict) {
 		fmt.Fprintf(w, "holder\t%s%s%s\n", printable(h.Value), holderOwner(s, h), holderEnd(h))
 	}
 	fmt.Fprintf(w, "until\t%s\n", end(s.State, now))
-	fmt.Fprintf(w, "ttl\t%s\n", ttl(s.State))
+	if s.TTL != compat.NoTTL || s.Until.IsZero() || s.Clock == "clients" { // else the TTL is on other keys
+		fmt.Fprintf(w, "ttl\t%s\n", ttl(s.State))
+	}
 	if len(s.Clients) > 0 {
 		fmt.Fprintf(w, "like\t%s\n", likeClients(s))
 	}

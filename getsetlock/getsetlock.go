@@ -73,6 +73,25 @@ func (o Options) Lease(key string, now time.Time, ttl time.Duration) (protocol.L
 	}, nil
 }
 
+// Extended returns the lease that an extension at now makes of l. Locks made of this one call it. With rotate the value
+// is a new one, also in a dialect without an owner and within one of its units: the time on the key is then a unit
+// later, and a further extension does not take that unit back. Else a second client could adopt the lock by the value
+// that the first one came with.
+func (o Options) Extended(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, error) {
+	next, err := o.Lease(l.Key, now, ttl)
+	d := o.Dialect.orFloat()
+	was, _ := d.Parse(l.Value)
+	until, _ := d.Parse(next.Value)
+	if ahead := was.Sub(until); err == nil && next.Ambiguous && ahead >= 0 && ahead <= d.Unit {
+		if rotate {
+			ahead += d.Unit
+		}
+		next.Value = d.Format(now.Add(ttl+ahead), o.Nonce)
+	}
+	next.Fence, next.How = l.Fence, l.How
+	return next, err
+}
+
 // take tries to make the key, and reads it if it is held: dead is an expired time, to be taken
 // over; "" if the key is ours. The error says who holds it.
 func (o Options) take(c *protocol.Conn, now time.Time, l *protocol.Lease) (dead string, err error) {
@@ -110,9 +129,8 @@ func (o Options) setnx(c *protocol.Conn, l *protocol.Lease) (won bool, err error
 
 // extend returns the longer lease, and the change that writes its time. A lease without a fence draws one: it was
 // adopted, or its number was lost with the reply.
-func (o Options) extend(by protocol.Condition, now time.Time, l protocol.Lease, ttl time.Duration) (protocol.Lease, protocol.Change, error) {
-	next, err := o.Lease(l.Key, now, ttl)
-	next.Fence, next.How = l.Fence, l.How
+func (o Options) extend(by protocol.Condition, now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
+	next, err := o.Extended(now, l, ttl, rotate)
 	return next, protocol.Change{If: by, Key: l.Key, Value: l.Value, Do: []protocol.Cmd{{"GETSET", l.Key, next.Value}}, TakeFence: o.Fence && l.Fence == 0}, err
 }
 

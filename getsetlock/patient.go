@@ -54,7 +54,7 @@ func (p Patient) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rota
 	if ttl > p.Lease {
 		return l, protocol.Change{}, fmt.Errorf("%w: a ttl of %v is longer than Patient.Lease, %v", protocol.ErrInvalid, ttl, p.Lease)
 	}
-	return p.extend(protocol.Watch, now, l, ttl)
+	return p.extend(protocol.Watch, now, l, ttl, rotate)
 }
 
 // Release deletes the key if it still has our time on it.

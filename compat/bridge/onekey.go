@@ -92,11 +92,10 @@ func unit(millis bool) time.Duration {
 // Extend moves the end of our lease to now+ttl, on the key and in its TTL. If the key has expired unnoticed since the
 // GET (before Redis 6.0.9), it is made again: no other client has had it, or EXEC would have failed.
 func (b OneKey) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
-	next, err := b.Lease(l.Key, now, ttl)
+	next, err := b.Extended(now, l, ttl, rotate)
 	if err != nil {
 		return l, protocol.Change{}, err
 	}
-	next.Fence, next.How = l.Fence, l.How
 	ch := b.change(l, b.write(next, now))
 	ch.TakeFence = b.Fence && l.Fence == 0 // adopted, or its number was lost with the reply
 	return next, ch, nil

@@ -20,11 +20,12 @@ func stamp(o getsetlock.Options, key string, now time.Time, ttl time.Duration) (
 	return keys, l, err
 }
 
-// restamp does so for an extension of l. draws tells it to draw a fence, as l has none: it was adopted, or its number
+// restamp returns the same for an extension of l. draws tells it to draw a fence, as l has none: it was adopted, or its number
 // was lost with the reply.
-func restamp(o getsetlock.Options, now time.Time, l protocol.Lease, ttl time.Duration) (keys []string, next protocol.Lease, draws bool, err error) {
-	keys, next, err = stamp(o, l.Key, now, ttl)
-	next.Fence, next.How = l.Fence, l.How
+func restamp(o getsetlock.Options, now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (keys []string, next protocol.Lease, draws bool, err error) {
+	if keys, err = lockable(l.Key); err == nil {
+		next, err = o.Extended(now, l, ttl, rotate)
+	}
 	return keys, next, o.Fence && l.Fence == 0, err
 }
 

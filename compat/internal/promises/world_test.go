@@ -167,6 +167,23 @@ func composites(fence bool) []kind {
 	}
 }
 
+// seconds are the locks of times whose values are not unique: two clients can write the same one in one second.
+func seconds() []kind {
+	stamp := getsetlock.Options{Dialect: getsetlock.Seconds}
+	sets := one("multilock.GetSet of seconds", "2.4", multilock.GetSet{Options: stamp})
+	classic := one("multilock.GetSetClassic of seconds", "2.4", multilock.GetSetClassic{Options: stamp})
+	sets.key, classic.key = multilock.Join("a", "b", "c"), multilock.Join("a", "b", "c")
+	return []kind{
+		one("getset:classic of seconds", "2.0", getsetlock.Classic{Options: stamp}),
+		one("getset:guarded of seconds", "2.2", getsetlock.Guarded{Options: stamp}),
+		one("getset:listed of seconds", "2.0", getsetlock.ListCAS{Options: stamp}),
+		one("getset:patient of seconds", "2.2", getsetlock.Patient{Options: stamp, Lease: long}),
+		one("bridge.OneKey of seconds", "2.4", bridge.OneKey{Options: stamp}),
+		several("multilock.New(getset:guarded of seconds)", "2.2", getsetlock.Guarded{Options: stamp}),
+		sets, classic,
+	}
+}
+
 func luaSlot(token func() string) protocol.Algorithm {
 	return setlock.Lua{Options: setlock.Options{Token: token}}
 }

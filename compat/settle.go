@@ -125,6 +125,9 @@ func (s *resolver) extend(ctx context.Context, h holder, x extension) (Grant, er
 		case readErr != nil:
 			return next, err
 		case found == next.Value && found != l.Value && !next.drew && !x.handsOff:
+			if h.on(lease.Event{Kind: lease.Ask, At: s.now()}, next) == lease.Over { // its time has run out meanwhile
+				return next, h.over()
+			}
 			return h.current(), nil
 		case try == 2:
 			return next, err // the lease is what it was, or what was asked for: the lesser is believed

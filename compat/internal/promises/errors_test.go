@@ -329,7 +329,7 @@ func TestWhoGaveUp(t *testing.T) {
 func TestNeverALeaseThatHasRunOut(t *testing.T) {
 	for _, q := range questions[:5] {
 		t.Run(q.name, func(t *testing.T) {
-			eachKind(t, all(true), func(t *testing.T, k kind) {
+			eachKind(t, append(all(true), singles(false)...), func(t *testing.T, k kind) {
 				wrong := 0
 				for _, d := range []time.Duration{medium + time.Second, long + time.Second} {
 					for _, late := range []bool{false, true} {

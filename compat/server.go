@@ -374,5 +374,5 @@ func find(ctx context.Context, b Backend, now func() time.Time, key, value strin
 	if value == "" || !st.Holds(value) {
 		return Grant{}, &LostError{Key: key, Value: st.Value, Gone: st.Status == StatusFree}
 	}
-	return Grant{Lease: Lease{Key: key, Value: value, Until: st.End(value)}}, nil
+	return Grant{Lease: Lease{Key: key, Value: value, Until: st.End(value), Ambiguous: st.Ambiguous}}, nil
 }

@@ -96,8 +96,11 @@ func (d Dialect) stamp() dialect.Stamp {
 	return dialect.Stamp{Unit: d.Unit, Float: d.Float, Decimals: d.Decimals, Owner: d.Owner, Binary: d.Binary}
 }
 
-// own reports whether no other client writes our values.
-func (d Dialect) own() bool { return d.Nonce && (d.Float || d.Owner != "") }
+// Ambiguous reports whether another client can write the value that we write.
+func (d Dialect) Ambiguous() bool {
+	d = d.orFloat()
+	return !d.Nonce || !d.Float && d.Owner == ""
+}
 
 // Format writes until, with Plus added and rounded up, as Parse reads it: with as many digits as a
 // time from 2001 to 2286 has. nonce returns twelve random digits; nil: their place

@@ -69,7 +69,7 @@ func (o Options) Lease(key string, now time.Time, ttl time.Duration) (protocol.L
 		Value:     d.Format(now.Add(ttl), nonce),
 		Until:     protocol.Until(now, ttl),
 		How:       protocol.Free,
-		Ambiguous: !d.own(),
+		Ambiguous: d.Ambiguous(),
 	}, nil
 }
 
@@ -147,7 +147,7 @@ func (o Options) held(key, value string) error {
 
 // Inspect reads the value and the TTL in one round trip. The key should have no TTL.
 func (o Options) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error) {
-	s := protocol.State{Key: key, Status: protocol.StatusFree, TTL: protocol.NoTTL}
+	s := protocol.State{Key: key, Status: protocol.StatusFree, TTL: protocol.NoTTL, Ambiguous: o.Dialect.Ambiguous()}
 	replies, err := c.Pipe(protocol.Cmd{"GET", key}, protocol.Cmd{"TTL", key})
 	if err != nil {
 		return s, err

@@ -124,6 +124,7 @@ func (b OneKey) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.S
 	if err != nil || !timed || s.Status == protocol.StatusFree {
 		return s, err
 	}
+	s.Ambiguous = b.Dialect.Ambiguous()
 	s.Status, s.Until, s.Clock, s.Format = protocol.StatusHeld, until, "clients", cmp.Or(b.Dialect.Name, getsetlock.Float.Name)
 	if b.Dialect.Dead(s.Value, now) {
 		s.Status = protocol.StatusDead

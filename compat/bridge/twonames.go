@@ -212,7 +212,7 @@ func (b TwoNames) Inspect(c *protocol.Conn, now time.Time, key string) (protocol
 			s.Value = pair.Value
 		}
 	}
-	s.Key = key
+	s.Key, s.Ambiguous = key, !both[0].own() && !both[1].own()
 	return s, nil
 }
 

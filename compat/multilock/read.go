@@ -61,6 +61,9 @@ func (b *inTurn) Find(ctx context.Context, now func() time.Time, key, value stri
 		if err != nil {
 			return l, err
 		}
+		if st.Ambiguous {
+			b.ambiguous.Store(true)
+		}
 		if until, yes := heldBy(p, st); yes {
 			ours++
 			l.Until = earliest(l.Until, until)

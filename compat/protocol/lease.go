@@ -47,6 +47,9 @@ type State struct {
 	// of the holder that keeps others out longest.
 	Holders []Holder
 
+	// Ambiguous says that Value proves no lease, as in [Lease].
+	Ambiguous bool
+
 	// Open says that an attempt makes sense although the key is held: a reader can join readers, and a
 	// waiting writer must renew its ticket.
 	Open bool

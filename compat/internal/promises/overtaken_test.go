@@ -1,7 +1,9 @@
 package promises_test
 
 import (
+	"context"
 	"errors"
+	"io"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -255,6 +257,48 @@ func TestReleasedByItsTokenMeanwhile(t *testing.T) {
 					}
 				})
 			}
+		})
+	}
+}
+
+// A release whose reply is lost is not repeated if another client can have written the same value since: in a dialect of
+// whole seconds that client has taken the key in the same second.
+func TestASameValueIsNotReleased(t *testing.T) {
+	for _, name := range []string{"Release", "ReleaseHandle"} {
+		t.Run(name, func(t *testing.T) {
+			eachKind(t, seconds(), func(t *testing.T, k kind) {
+				taken := false
+				for n, reached := 1, true; reached && n < 60; n++ {
+					inWorld(t, k, func(w *world) {
+						holder, net := w.client(compat.Options{NoRenew: true})
+						rival, _ := w.client(compat.Options{NoRenew: true})
+						l := w.try(holder, long)
+						release := l.Release
+						if name == "ReleaseHandle" {
+							h := l.Handle()
+							holder, net = w.client(compat.Options{NoRenew: true})
+							release = func(ctx context.Context) error { return holder.ReleaseHandle(ctx, h) }
+						}
+						var next *compat.Lock
+						net.Expect(faulty.Fate{Serve: func(run func(...any) any) any {
+							run()
+							next, _ = rival.TryLock(background, k.key, long)
+							return io.ErrUnexpectedEOF
+						}}.At(n))
+						err := release(background)
+						if reached = net.Count() >= n; next == nil {
+							return
+						}
+						taken = true
+						if lost := next.Extend(background, long); lost != nil {
+							t.Errorf("another client took it after command %d, whose reply was lost: %v, and it: %v", n, err, lost)
+						}
+					})
+				}
+				if !taken {
+					t.Error("nobody could take it in the meantime")
+				}
+			})
 		})
 	}
 }

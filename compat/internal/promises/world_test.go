@@ -177,9 +177,11 @@ func seconds() []kind {
 		one("getset:classic of seconds", "2.0", getsetlock.Classic{Options: stamp}),
 		one("getset:guarded of seconds", "2.2", getsetlock.Guarded{Options: stamp}),
 		one("getset:listed of seconds", "2.0", getsetlock.ListCAS{Options: stamp}),
-		one("getset:patient of seconds", "2.2", getsetlock.Patient{Options: stamp, Lease: long}),
+		one("getset:patient of seconds", "2.2", getsetlock.Patient{Options: stamp, Lease: time.Hour}),
 		one("bridge.OneKey of seconds", "2.4", bridge.OneKey{Options: stamp}),
 		several("multilock.New(getset:guarded of seconds)", "2.2", getsetlock.Guarded{Options: stamp}),
+		quorum("redlock(getset:guarded of seconds)", true, []string{"2.2", "2.2", "2.2"},
+			getsetlock.Guarded{Options: stamp}, getsetlock.Guarded{Options: stamp}, getsetlock.Guarded{Options: stamp}),
 		sets, classic,
 	}
 }

@@ -72,6 +72,39 @@ func TestPatientWaits(t *testing.T) {
 	})
 }
 
+// A holder whose dialect counts in seconds writes the same value again within one: it may have renewed its lease at that
+// second's end.
+func TestPatientWaitsForAUnit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, d := range getsetlock.Dialects() {
+			const ttl = 3 * time.Second
+			w := newWorld(t, "2.4")
+			a := getsetlock.Patient{Options: getsetlock.Options{Dialect: d}, Lease: ttl}
+			holder, _ := w.client(a)
+			w.clock.Add(100 * time.Millisecond)
+			lock, err := holder.TryLock(background, "k", ttl)
+			if err != nil {
+				t.Fatal(err)
+			}
+			k, _ := w.skewed(a, time.Hour)
+			var after error
+			done := inBackground(func() {
+				_, err = k.Lock(background, "k", ttl)
+				after = context.Cause(lock.Context())
+			})
+			synctest.Wait() // it has seen the value
+			w.clock.Add(800 * time.Millisecond)
+			if err := lock.Extend(background, ttl); err != nil {
+				t.Fatal(err)
+			}
+			if w.until(done); err != nil || !errors.Is(after, compat.ErrLost) {
+				t.Errorf("%s: %v; the holder's context has ended with %v, want ErrLost", d.Name, err, after)
+			}
+		}
+	})
+}
+
 // Every change of the value begins the watch anew: a lock that passes from hand
 // to hand is nobody's to remove, however long it is looked at.
 func TestPatientBeginsAnew(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 //
 // Clocks must run at the same rate, but need not show the same time. The Locker's clock must be the
 // computer's own, not one that is corrected, such as probe.Clock. The price: a dead lock is
-// recovered a whole Lease after it was first seen, and only by Lock and Do, because TryLock does
+// recovered a whole Lease after it was first seen (in a dialect without an owner, two units later), and only by Lock and Do, because TryLock does
 // not look twice.
 //
 // It keeps us from taking a held lock when our clock is wrong; it can't keep others from taking
@@ -29,7 +29,8 @@ type Patient struct {
 	Options
 
 	// Lease is the longest lease that any client of the fleet asks for; each extension must change
-	// the value. If it is set too short, held locks are taken. It must be set.
+	// the value, unless it comes in the same unit of the dialect. If Lease is set too short, held
+	// locks are taken. It must be set.
 	Lease time.Duration
 }
 
@@ -61,12 +62,15 @@ func (p Patient) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rota
 func (p Patient) Release(l protocol.Lease) protocol.Change { return release(protocol.Watch, l) }
 
 // Inspect reads the value. A time of the dialect counts as held, expired or not. State.Watch is
-// Lease and what clocks may drift in that time.
+// Lease and what clocks may drift in that time, and in a dialect without an owner two units more.
 func (p Patient) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error) {
 	s, err := p.Options.Inspect(c, now, key)
 	if err == nil && (s.Status == protocol.StatusHeld || s.Status == protocol.StatusDead) {
 		s.Status = protocol.StatusHeld
 		s.Watch = 2*p.Lease - protocol.Until(now, p.Lease).Sub(now) // a lease and its drift
+		if s.Ambiguous {
+			s.Watch += 2 * p.Dialect.orFloat().Unit // its holder may have written the same value that much later
+		}
 	}
 	return s, err
 }

@@ -106,7 +106,7 @@ func render(rows []row, server string, alone int) string {
 			r.theirs, r.ours, overlaps, r.lost, seconds(r.theirDeath), seconds(r.ourDeath), millis(r.toUs), millis(r.toThem))
 	}
 	b.WriteString("\n\\* Each after a plain SET of theirs on a held lock, as the server's record shows.\n\n")
-	b.WriteString("`getsetlock.Patient` recovers a dead lock one lease after it first saw it, whatever the timestamp says. In the dialects of whole seconds our timestamp is\nrounded up, because the lease on the key must never be shorter than its holder believes.\n\n")
+	b.WriteString("`getsetlock.Patient` recovers a dead lock one lease (in whole seconds, two more) after it first saw it, whatever the timestamp says. In the dialects of whole seconds our timestamp is\nrounded up, because the lease on the key must never be shorter than its holder believes.\n\n")
 	b.WriteString(guarantees())
 	fmt.Fprintf(&b, tail, stalls, alone)
 	return b.String()

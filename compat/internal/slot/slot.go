@@ -45,8 +45,11 @@ func crc16(crc uint16, s string) uint16 {
 func in(crc uint16) int { return int(crc % 16384) }
 
 // Beside returns a key that begins with key and hashes to key's slot: key:name:{key}, or key:name if key has a
-// hash tag.
+// hash tag. A brace of the name, of a user's token for example, would begin or end the tag: it becomes a parenthesis.
 func Beside(key, name string) string {
+	if strings.ContainsAny(name, "{}") {
+		name = strings.NewReplacer("{", "(", "}", ")").Replace(name)
+	}
 	if !strings.ContainsAny(key, "{}") {
 		return key + ":" + name + ":{" + key + "}" // most keys: there is nothing to compute
 	}

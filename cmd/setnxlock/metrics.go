@@ -14,7 +14,11 @@ func (a *app) measured(keys []string, f runFlags, run func() error) error {
 	}
 	lock := f.handle.Key
 	if f.adopt == "" {
-		lock = a.prefix + strings.Join(keys, " "+a.prefix)
+		names := make([]string, len(keys))
+		for i, k := range keys {
+			names[i], _ = a.onServer(k) // run refuses an empty one
+		}
+		lock = strings.Join(names, " ")
 	}
 	m := textfile.Open(f.metrics, lock)
 	a.observer = m.Observe

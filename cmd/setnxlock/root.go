@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -99,8 +100,9 @@ func (a *app) onServer(key string) (string, error) {
 		return "", exit.Misuse("the key is empty", "")
 	}
 	prefix := a.prefix
-	if key == os.Getenv("SETNXLOCK_KEY") && strings.HasPrefix(key, prefix) && a.flags != nil && !a.flags.Changed("prefix") {
-		prefix = "" // $SETNXLOCK_KEY has that of the variable
+	told := append(strings.Split(os.Getenv("SETNXLOCK_KEYS"), "\n"), os.Getenv("SETNXLOCK_KEY"))
+	if slices.Contains(told, key) && strings.HasPrefix(key, prefix) && a.flags != nil && !a.flags.Changed("prefix") {
+		prefix = "" // a COMMAND's keys have that of the variable
 	}
 	if a.key == "" {
 		a.key = prefix + key

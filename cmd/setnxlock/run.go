@@ -505,7 +505,7 @@ func (w *wait) Set(s string) error {
 	}
 	d, err := duration.Parse(s)
 	if err != nil || d < 0 {
-		return errors.New(`it must be it must be a duration such as 90, 90s or 5m, or 0, or "forever"`)
+		return errors.New(`it must be a duration such as 90, 90s or 5m, or 0, or "forever"`)
 	}
 	*w = wait(d)
 	return nil

@@ -63,6 +63,7 @@ type Backend interface {
 // the Abilities of what it wraps; batches, pinned connections and wake-ups then work through it.
 type Abilities struct {
 	Shared  bool          // as in Traits
+	Most    int           // as in Traits
 	Rotates bool          // as in Traits
 	Epoch   func() uint64 // the Source's; nil: it has none
 

@@ -65,7 +65,7 @@ func NewBackend(source Source, a protocol.Algorithm) Backend {
 }
 
 func (s *server) Abilities() Abilities {
-	return Abilities{Shared: s.traits.Shared, Rotates: s.traits.Rotates, Epoch: s.source.Epoch, Valid: s.valid, Ready: s.ready, server: s}
+	return Abilities{Shared: s.traits.Shared, Most: s.traits.Most, Rotates: s.traits.Rotates, Epoch: s.source.Epoch, Valid: s.valid, Ready: s.ready, server: s}
 }
 
 func (s *server) Acquire(ctx context.Context, now func() time.Time, key string, ttl time.Duration) (Grant, error) {

@@ -12,7 +12,7 @@ import (
 // Abilities returns the algorithm's: a set of readers is shared as each of them is.
 func (b *inTurn) Abilities() compat.Abilities {
 	one := b.one.Abilities()
-	return compat.Abilities{Shared: one.Shared, Rotates: one.Rotates, Epoch: one.Epoch, Valid: func(key string, ttl time.Duration) error {
+	return compat.Abilities{Shared: one.Shared, Most: one.Most, Rotates: one.Rotates, Epoch: one.Epoch, Valid: func(key string, ttl time.Duration) error {
 		keys, err := Split(key)
 		if err == nil && one.Valid != nil {
 			err = one.Valid(keys[0], ttl)

@@ -45,6 +45,10 @@ type Traits struct {
 	// then do not wait for each other's locks, and no lock is handed off.
 	Shared bool
 
+	// Most is how many clients can hold a key at once, if Shared. 0: any number. A quorum refuses such a
+	// lock: three clients could have two of three servers each, where each server lets two in.
+	Most int
+
 	// Rotates says that Extend obeys rotate. Without Rotates, the engine does not hand off a lock whose
 	// value is known outside the engine: it releases the lock.
 	Rotates bool

@@ -132,8 +132,8 @@ type Quorum struct {
 }
 
 // New returns the quorum of servers: an Algorithm and its connections each, by compat.NewBackend.
-// If they can't make a quorum (no server, the same server twice, readers beside writers), each step
-// returns [compat.ErrInvalid].
+// If they can't make a quorum (no server, the same server twice, readers beside writers, semaphores on
+// more than two), each step returns [compat.ErrInvalid].
 func New(servers []compat.Backend, o Options) *Quorum {
 	if o.Drift == nil {
 		o.Drift = lease.Drift
@@ -163,6 +163,9 @@ func New(servers []compat.Backend, o Options) *Quorum {
 			q.invalid = fmt.Errorf("%w: of %s and %s one is shared and the other is not", compat.ErrInvalid, q.servers[0].name, s.name)
 		}
 		q.abilities.Rotates = q.abilities.Rotates && can.Rotates
+		if can.Most > 1 && len(servers) > 2 { // of three servers with two slots, three clients could have two each
+			q.invalid = fmt.Errorf("%w: %s has a semaphore, and a majority for each holder lets more in", compat.ErrInvalid, s.name)
+		}
 		for j, other := range servers[:i] {
 			if b == other {
 				q.invalid = fmt.Errorf("%w: %s and %s are one server", compat.ErrInvalid, q.servers[j].name, s.name)

@@ -15,8 +15,10 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/redlock"
+	"github.com/setnxlock/setnxlock/compat/semaphore"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/internal/must"
@@ -240,16 +242,20 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// What is no quorum is ErrInvalid: no servers, a Backend twice, and a server
-// that is there twice by another name.
+// What is no quorum is ErrInvalid: no servers, a Backend twice, a server that is there twice by another
+// name, and semaphores: of three servers with two slots each, three clients can have two.
 func TestNoQuorum(t *testing.T) {
 	w := newWorld(t, fleet[3:])
 	a, b := compat.NewBackend(compat.Pooled(w.servers[0]), fleet[3].algo), compat.NewBackend(compat.Pooled(w.servers[1]), fleet[4].algo)
 	again := compat.NewBackend(compat.Pooled(w.servers[0]), txlock.Guarded{})
+	few := func(i int) compat.Backend {
+		return compat.NewBackend(compat.Pooled(w.servers[i%2]), semaphore.Lock{Options: semaphore.Options{N: 2}})
+	}
 	reads := compat.NewBackend(compat.Pooled(w.servers[1]), readers{})
 	for name, servers := range map[string][]compat.Backend{
 		"none": nil, "twice": {a, b, a}, "the same twice": {a, a}, "by another name": {a, b, again}, "one as two": {a, again},
 		"readers and others": {a, reads},
+		"semaphores":         {few(0), few(1), few(2)}, "semaphores of sets": {few(0), few(1), multilock.New(compat.Pooled(w.servers[0]), semaphore.Lock{Options: semaphore.Options{N: 2}})},
 	} {
 		q := redlock.New(servers, redlock.Options{Clock: w.clock})
 		for try := range 3 { // it is told each time

@@ -10,7 +10,7 @@ import (
 
 // Traits make the Locker check the server. Clients hold a key together, if N is more than one.
 func (k Lock) Traits() protocol.Traits {
-	return protocol.Traits{Shared: k.N > 1, Rotates: true, Check: k.check}
+	return protocol.Traits{Shared: k.N > 1, Most: k.N, Rotates: true, Check: k.check}
 }
 
 // check returns ErrUnsafeServer if the slots' lock is not safe on the server, or limit could not be kept there.

@@ -23,7 +23,7 @@ func (a *Agent) recorder() recorder { return recorder{a.Algorithm(a.ID), a} }
 
 func (t recorder) Traits() protocol.Traits {
 	of := t.Algorithm.Traits()
-	return protocol.Traits{Shared: of.Shared, Rotates: of.Rotates}
+	return protocol.Traits{Shared: of.Shared, Most: of.Most, Rotates: of.Rotates}
 }
 
 // begin records the start of an operation, and returns the time for the algorithm.

@@ -112,5 +112,10 @@ func (t TwoKeys) Traits() protocol.Traits { return protocol.Traits{Check: t.chec
 // fleet: its own clients can't do without them either.
 func (t TwoKeys) check(c *protocol.Conn, key string) error {
 	const use = "a server that has both, as the other clients of these keys do"
-	return ability.Check(c, key, false, ability.Need{Ability: ability.Multi, Use: use}, ability.Need{Ability: ability.Watch, Use: use})
+	err := ability.Check(c, key, false, ability.Need{Ability: ability.Multi, Use: use}, ability.Need{Ability: ability.Watch, Use: use})
+	if err == nil { // an extension sends SET
+		scratch := protocol.Aux(key, "check:"+protocol.NewToken())
+		_, err = c.Exec(protocol.Cmd{"SET", scratch, "x"}, protocol.Cmd{"DEL", scratch})
+	}
+	return err
 }

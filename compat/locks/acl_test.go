@@ -123,6 +123,35 @@ func TestACLToday(t *testing.T) {
 	}
 }
 
+// A lock that is taken without one of its commands is extended and released without it: its check asks for what only
+// those need, or the lock would stay to its end.
+func TestWhatIsTakenIsReleased(t *testing.T) {
+	for _, l := range locks.All() {
+		version := "7.0"
+		if l.OneOf != nil {
+			version = "8.6"
+		}
+		for _, command := range l.Commands() {
+			if l.Name == "getset:classic" { // it asks a server for nothing
+				continue
+			}
+			for _, fence := range []bool{false, true} {
+				s := must.Get(oldredis.New(version, oldredis.Options{Forbid: []string{command}}))(t)
+				lock, err := compat.New(s.Pool(), made(l, fence), compat.Options{Timeout: time.Minute}).TryLock(t.Context(), "k", time.Minute)
+				if err == nil {
+					if err := lock.Extend(t.Context(), time.Minute); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+						t.Errorf("%s without %s, fence %v: Extend: %v", l.Name, command, fence, err)
+					}
+					if err := lock.Release(t.Context()); err != nil {
+						t.Errorf("%s without %s, fence %v: Release: %v", l.Name, command, fence, err)
+					}
+				}
+				s.Close()
+			}
+		}
+	}
+}
+
 // everything does with a lock what can be done with it.
 func everything(t *testing.T, l locks.Lock, source compat.Source, a protocol.Algorithm, o compat.Options, key string, do func(...any) any) {
 	t.Helper()

@@ -6,12 +6,14 @@ import (
 )
 
 // check returns ErrUnsafeServer if a sorted set with a TTL does not stand up to ZADD here, if EXEC runs although a
-// watched key was touched, or if a command for the options is missing. It runs them on a scratch key.
+// watched key was touched, or if a command for the options is missing. It runs them on a scratch key, and the
+// releases' commands with them: a lock that nobody may release is held to its end.
 func (o Options) check(c *protocol.Conn, key string) error {
 	const use = "getsetlock.Classic, which lets one reader in at a time"
 	scratch := protocol.Aux(key, "check:"+protocol.NewToken())
 	replies, err := c.Exec(protocol.Cmd{"ZADD", scratch, 1, "a"}, protocol.Cmd{"EXPIRE", scratch, 10}, protocol.Cmd{"ZADD", scratch, 2, "b"},
-		protocol.Cmd{"ZCARD", scratch}, protocol.Cmd{"TTL", scratch}, protocol.Cmd{"DEL", scratch})
+		protocol.Cmd{"ZCARD", scratch}, protocol.Cmd{"TTL", scratch}, protocol.Cmd{"ZREMRANGEBYSCORE", scratch, "-inf", 0},
+		protocol.Cmd{"ZUNIONSTORE", scratch, 1, scratch}, protocol.Cmd{"ZSCORE", scratch, "a"}, protocol.Cmd{"ZREM", scratch, "a"}, protocol.Cmd{"DEL", scratch})
 	switch {
 	case err != nil:
 		return c.Lacks(err, "it does not let us use MULTI and sorted sets", use)

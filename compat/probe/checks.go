@@ -108,7 +108,7 @@ func (p *prober) get() bool {
 	case first == Closed:
 		p.err = fmt.Errorf("setnxlock: probing the server: it %w on five GETs", first)
 	case refused:
-		p.err = p.denied(first)
+		p.err = p.o.denied(first)
 		var denied *protocol.DeniedError
 		if errors.As(p.err, &denied) {
 			denied.Command = "GET"
@@ -177,7 +177,7 @@ func (p *prober) write() bool {
 	err := p.try(p.o.beside(), patient, func(c *protocol.Conn) error { return p.asker.On(c).Prepare() })
 	p.r.Writable = err == nil
 	if err != nil {
-		p.r.Refused = p.denied(err)
+		p.r.Refused = p.o.denied(err)
 	}
 	if answer.Of(err) == answer.Replica {
 		p.r.Role = "replica"
@@ -258,13 +258,13 @@ func runID(info any) string {
 
 // denied explains a refusal of the first questions. What the user's ACL has to cover is not our scratch keys alone, but
 // what their prefix says: the locks.
-func (p *prober) denied(err error) error {
-	err = protocol.NewConn(&conn{}).Denied(p.o.beside(), err)
+func (o Options) denied(err error) error {
+	err = protocol.NewConn(&conn{}).Denied(o.beside(), err)
 	var d *protocol.DeniedError
 	if errors.As(err, &d) && d.Key != "" {
 		d.Remedy = "the user's ACL does not cover the scratch keys of these questions: ask under a prefix that it covers (--prefix)"
-		if p.o.Prefix != "" {
-			d.Remedy = "the user's ACL does not cover keys that begin with " + strconv.Quote(p.o.Prefix) + ": ACL SETUSER … ~" + p.o.Prefix + "*"
+		if o.Prefix != "" {
+			d.Remedy = "the user's ACL does not cover keys that begin with " + strconv.Quote(o.Prefix) + ": ACL SETUSER … ~" + o.Prefix + "*"
 		}
 	}
 	return err

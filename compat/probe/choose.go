@@ -68,10 +68,10 @@ func Choose(ctx context.Context, source compat.Source, r Report, o Options) (Cho
 	return c, err
 }
 
-// choose also says whether the server contradicted r.
+// choose also says whether the server contradicted r, or may by now: what refuses a lock is asked anew.
 func choose(ctx context.Context, source compat.Source, r Report, o Options) (c Choice, contradicted bool, err error) {
 	if err := usable(r, o); err != nil {
-		return Choice{}, false, err
+		return Choice{}, true, err
 	}
 	joins := o.Dialect != getsetlock.Dialect{}
 	var passed []Passed
@@ -261,6 +261,8 @@ func usable(r Report, o Options) error {
 		return r.Refused
 	case !r.Writable:
 		return refuse(r, "it refuses writes, so that no lock can be taken", "it again when it accepts them")
+	case o.Fence && answer.Of(r.Answers[ability.Multi].Reply) == answer.Permission:
+		return o.denied(r.Answers[ability.Multi].Reply)
 	case o.Fence && !r.Can(ability.Multi):
 		return refuse(r, "it has no MULTI, so the fence and the lock can't be had together", "no fence")
 	case o.Fence && !r.Can(ability.Incr):

@@ -305,6 +305,29 @@ func TestACL(t *testing.T) {
 	}
 }
 
+// A user who may not draw fences is told the forbidden command, and not that the server lacks MULTI. As soon as it is
+// granted there is a fence, although the server was remembered.
+func TestFenceForbidden(t *testing.T) {
+	addr, m := realredis.Start(t), &probe.Memory{}
+	find := func(fence bool, rules ...any) error {
+		source := compat.Pooled(userPool(t, addr, "locker", append([]any{"resetkeys", "~lock:*", "+@all"}, rules...)...))
+		_, _, err := probe.Find(t.Context(), source, probe.Options{Prefix: "lock:", Fence: fence, Memory: m})
+		return err
+	}
+	for _, command := range []string{"incr", "multi"} {
+		m = &probe.Memory{}
+		must.Do(t, find(false, "-"+command))
+		err := find(true, "-"+command)
+		if !errors.Is(err, compat.ErrDenied) || errors.Is(err, compat.ErrUnsafeServer) || !strings.Contains(err.Error(), "+"+command) {
+			t.Errorf("without %s: %v", command, err)
+		}
+		must.Do(t, find(false, "-"+command))
+		if err := find(true); err != nil {
+			t.Errorf("with %s: %v", command, err)
+		}
+	}
+}
+
 // The servers in SETNXLOCK_TEST_REDIS get a lock that works.
 func TestNamedServersGetALock(t *testing.T) {
 	for _, addr := range strings.FieldsFunc(os.Getenv("SETNXLOCK_TEST_REDIS"), func(r rune) bool { return r == ',' }) {

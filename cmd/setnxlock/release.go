@@ -17,6 +17,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/locks"
+	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -324,14 +325,23 @@ func (a *app) removeBy(ctx context.Context, n node, key, token string, names ...
 }
 
 // removeKey deletes the key if it holds value: in one transaction on servers with WATCH or comparing list
-// commands, whatever the format, and otherwise as getsetlock.Classic does.
+// commands, whatever the format, by the server's own comparison or a script if the user may not do that, and
+// otherwise as getsetlock.Classic does.
 func (a *app) removeKey(ctx context.Context, n node, key, value string) error {
-	if err := a.removeBy(ctx, n, key, value, "tx:guarded", "getset:guarded", "getset:listed"); !unfit(err) {
+	err := a.removeBy(ctx, n, key, value, "tx:guarded", "getset:guarded", "getset:listed")
+	for _, name := range []string{"set:ifeq", "set:lua", "set:watch"} { // for a user who may do what that lock needs, and no more
+		if errors.Is(err, protocol.ErrDenied) {
+			if by := a.removeBy(ctx, n, key, value, name); !unfit(by) && !errors.Is(by, protocol.ErrDenied) {
+				err = by
+			}
+		}
+	}
+	if !unfit(err) {
 		return err
 	}
 	d := getsetlock.Dialects()[timed(value)]
 	classic := getsetlock.Classic{Options: getsetlock.Options{Dialect: d}}
-	err := compat.NewOn(n.source, classic, a.lockOptions()).ReleaseToken(ctx, key, value)
+	err = compat.NewOn(n.source, classic, a.lockOptions()).ReleaseToken(ctx, key, value)
 	if until, ok := d.Parse(value); ok && until.Before(time.Now()) && errors.Is(err, compat.ErrLost) {
 		return exit.Because(statusLost, fmt.Errorf("the time on %q passed at %s: clients that write such times take it over, and nothing was removed", key, verdict.Moment(until)), "")
 	}

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // FuzzAddress: whatever is given as an address is taken apart or refused, without a panic; and no
@@ -100,6 +102,22 @@ func TestNoPartIsIgnored(t *testing.T) {
 	} {
 		if at, err := parseAddress(arg); err != nil || at != want {
 			t.Errorf("%q: %+v, %v", arg, at, err)
+		}
+	}
+}
+
+// A user and a password come from the address, or from the flags and the environment: neither is read and ignored.
+func TestLogin(t *testing.T) {
+	for _, test := range []struct{ at, user, password, want string }{ // want: user:password; "": refused
+		{"redis://h", "", "", ":"}, {"redis://pw@h", "", "", ":pw"}, {"redis://:pw@h", "", "", ":pw"}, {"redis://u:pw@h", "", "", "u:pw"},
+		{"redis://h", "", "pw", ":pw"}, {"redis://h", "u", "pw", "u:pw"}, {"redis://u@h", "", "pw", "u:pw"}, {"redis://u@h", "u", "pw", "u:pw"},
+		{"redis://:pw@h", "u", "", "u:pw"}, {"redis://:pw@h", "u", "other", "u:pw"}, {"redis://u:pw@h", "u", "", "u:pw"},
+		{"redis://u:pw@h", "v", "", ""}, {"redis://u:pw@h", "v", "other", ""}, {"redis://u@h", "v", "pw", ""}, {"redis://h", "u", "", ""}, {"redis://u@h", "u", "", ""},
+	} {
+		s := &secrets{user: test.user, password: test.password}
+		at, err := s.login(must.Get(parseAddress(test.at))(t))
+		if got := at.user + ":" + at.password; (err != nil) != (test.want == "") || err == nil && got != test.want {
+			t.Errorf("%s, --user %q, password %q: %q, %v; want %q", test.at, test.user, test.password, got, err, test.want)
 		}
 	}
 }

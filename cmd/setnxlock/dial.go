@@ -45,9 +45,6 @@ func (s *secrets) prepare() error {
 			return exit.Because(exit.Wrong, fmt.Errorf("--password-file: the first line of %s is empty", s.passwordFile), "")
 		}
 	}
-	if s.user != "" && s.password == "" {
-		return exit.Misuse("--user needs a password", "--password-file FILE, or "+passwordVariable)
-	}
 	var err error
 	s.tls, err = s.tlsConfig()
 	return err
@@ -90,13 +87,14 @@ func (s *secrets) fitsTLS(spoken bool) error {
 // login returns an address with the user and the password to log in as: its own, if it has one.
 func (s *secrets) login(at address) (address, error) {
 	switch {
-	case at.password != "":
-	case s.password == "":
+	case at.password == "" && s.password == "" && s.user != "":
+		return at, exit.Misuse("--user needs a password", "--password-file FILE, or "+passwordVariable)
+	case at.password == "" && s.password == "":
 		at.user, at.password = "", at.user // redis://secret@host, as redis-cli has it
 	case s.user != "" && at.user != "" && s.user != at.user:
 		return at, exit.Misuse("--user and --redis name different users", "leave one of them out")
 	default:
-		at.user, at.password = cmp.Or(at.user, s.user), s.password
+		at.user, at.password = cmp.Or(at.user, s.user), cmp.Or(at.password, s.password)
 	}
 	return at, nil
 }

@@ -112,6 +112,9 @@ func (a *app) session(ctx context.Context) (*deployment, redis.Conn, error) {
 
 // deployment builds the deployment of the flags, without connecting.
 func (a *app) deployment() (*deployment, error) {
+	if err := positive("timeout", a.timeout); err != nil {
+		return nil, exit.Because(exit.Wrong, err, "")
+	}
 	if err := a.prepare(); err != nil {
 		return nil, err
 	}

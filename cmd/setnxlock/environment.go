@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/spf13/cobra"
@@ -15,6 +16,14 @@ const variable = "variable" // the annotation of a flag that has one
 func variableOf(f *pflag.FlagSet, flag, name string) {
 	f.SetAnnotation(flag, variable, []string{name}) //nolint:errcheck // the flag is there
 	f.Lookup(flag).Usage += " [$" + name + "]"
+}
+
+// positive refuses another duration for a flag.
+func positive(flag string, d time.Duration) error {
+	if d > 0 {
+		return nil
+	}
+	return fmt.Errorf("--%s must be positive, got %v", flag, d)
 }
 
 // fromEnvironment sets the flags of cmd from their variables, unless they were given. They do not count as

@@ -58,8 +58,8 @@ func (a *app) inspectCommand() *cobra.Command {
 		Annotations: map[string]string{"status": "  0      KEY was read, whatever its state.\n" + statusHelp},
 		Args:        cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if every <= 0 {
-				return exit.Usage(cmd, fmt.Errorf("--interval must be positive, got %v", every))
+			if err := positive("interval", every); err != nil {
+				return exit.Usage(cmd, err)
 			}
 			if watch {
 				return a.watch(args, every, asJSON)

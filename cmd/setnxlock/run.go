@@ -190,8 +190,8 @@ func runArgs(cmd *cobra.Command, args []string, adopts bool) error {
 
 func (a *app) validRun(cmd *cobra.Command, f *runFlags) error {
 	switch {
-	case f.ttl <= 0:
-		return fmt.Errorf("--ttl must be positive, got %v", f.ttl)
+	case positive("ttl", f.ttl) != nil:
+		return positive("ttl", f.ttl)
 	case a.hold < 0:
 		return fmt.Errorf("--hold must not be negative, got %v", a.hold)
 	case f.grace < 0:

@@ -3,7 +3,6 @@ package protocol
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -163,8 +162,8 @@ func (s *task) end(c *Conn, once *after) {
 	if s.err == nil && len(s.replies) == 0 {
 		s.err = ErrLost
 	}
-	if e, refused := s.err.(redis.Error); refused && s.Custom == nil && s.If != ListCAS &&
-		(s.commands() == 1 || strings.HasPrefix(string(e), "EXECABORT")) {
+	if answer.Refused(s.err) && s.Custom == nil && s.If != ListCAS &&
+		(s.commands() == 1 && answer.Proves(s.err) || answer.ExecAborted(s.err)) {
 		s.err = Refused.Mark(s.err) // its only command: nothing was changed
 	}
 	if s.err == nil && s.replies[0] == int64(0) {

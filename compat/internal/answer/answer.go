@@ -192,6 +192,10 @@ func Misused(err error) bool {
 	return strings.Contains(string(e), "wrong number of arguments") || strings.Contains(string(e), "syntax error")
 }
 
+// Proves reports whether an error reply proves that its command did not run. The words of a proxy that lost its server,
+// or waited too long for it, prove nothing.
+func Proves(err error) bool { return Known(err) != nil || Lacks(err) || Misused(err) }
+
 // NoKey reports whether RENAME found no key to rename.
 func NoKey(err error) bool {
 	e, _ := of(err)

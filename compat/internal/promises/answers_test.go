@@ -3,6 +3,7 @@ package promises_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -144,5 +145,49 @@ func TestWhatWaitingCures(t *testing.T) {
 				})
 			})
 		})
+	}
+}
+
+// A proxy that waited too long for its server answers with an error of its own, and the command runs all the same. It
+// proves nothing: who extended to a shorter ttl believes in no more, and nothing is said lost.
+func TestAProxysErrorProvesNothing(t *testing.T) {
+	ran := faulty.Fate{Serve: func(run func(...any) any) any { run(); return redis.Error("ERR Connection timed out") }}
+	for _, more := range []int{0, 100} { // of the commands behind it are answered so
+		for name, step := range map[string]func(l *compat.Lock) error{
+			"extend":  func(l *compat.Lock) error { return l.Extend(background, short) },
+			"release": func(l *compat.Lock) error { return l.Release(background) },
+		} {
+			t.Run(sprint("%s, and %d more", name, more), func(t *testing.T) {
+				kinds := slices.DeleteFunc(append(all(false), keepers()...), kind.looks)
+				eachKind(t, kinds, func(t *testing.T, k kind) {
+					for n, reached := 1, true; reached && n < 60; n++ {
+						inWorld(t, k, func(w *world) {
+							holder, net := w.client(compat.Options{NoRenew: true})
+							l := w.try(holder, long)
+							net.Expect(func(m faulty.Message) faulty.Fate {
+								transacts := slices.Contains(m.Write, "EXEC") && m.Name != "EXEC" // its EXEC is answered so
+								if m.N < n || m.N > n+more || transacts {
+									return faulty.Fate{}
+								}
+								return ran
+							})
+							err := step(l)
+							reached = net.Count() >= n
+							net.Expect(nil)
+							if errors.Is(err, compat.ErrLost) {
+								t.Errorf("command %d: %v", n, err)
+							}
+							if name == "extend" {
+								pass(short + time.Second)
+							}
+							believed := believes(l)
+							if errors.Is(l.Release(background), compat.ErrLost) && (believed || name == "release") {
+								t.Errorf("command %d: %v, and then it is lost", n, err)
+							}
+						})
+					}
+				})
+			})
+		}
 	}
 }

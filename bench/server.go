@@ -16,6 +16,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/probe"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/internal/realredis"
 )
 
 // prefix begins all keys.
@@ -33,7 +34,7 @@ type server struct {
 func servers(ctx context.Context, list string) (all []*server, stop func(), err error) {
 	stop = func() {}
 	if list == "" {
-		if list, stop, err = start(ctx); err != nil {
+		if list, stop, err = start(); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -49,7 +50,7 @@ func servers(ctx context.Context, list string) (all []*server, stop func(), err 
 }
 
 // start runs the redis-server on the PATH until stop is called.
-func start(ctx context.Context) (address string, stop func(), err error) {
+func start() (address string, stop func(), err error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
 		return "", nil, errors.New("there is no redis-server on the PATH, and SETNXLOCK_TEST_REDIS names none")
@@ -61,24 +62,12 @@ func start(ctx context.Context) (address string, stop func(), err error) {
 	address = l.Addr().String()
 	l.Close()
 	_, port, _ := net.SplitHostPort(address)
-	cmd := exec.Command(path, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no")
-	if err := cmd.Start(); err != nil {
-		return "", nil, err
+	p, err := realredis.Launch(exec.Command(path, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"), address)
+	if err != nil {
+		p.Kill()
+		return "", nil, fmt.Errorf("%s: %w", path, err)
 	}
-	stop = func() {
-		cmd.Process.Kill() //nolint:errcheck // it is only to be gone
-		cmd.Wait()         //nolint:errcheck
-	}
-	for range 100 {
-		c, err := redis.Dial("tcp", address)
-		if err == nil {
-			c.Close()
-			return address, stop, nil
-		}
-		rest(ctx, 100*time.Millisecond)
-	}
-	stop()
-	return "", nil, fmt.Errorf("%s does not answer", path)
+	return address, p.Kill, nil
 }
 
 // inspect asks a server for its version, its best lock and its process.

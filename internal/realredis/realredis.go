@@ -25,10 +25,9 @@ func Start(t testing.TB, args ...string) string {
 type Server struct {
 	Addr string // 127.0.0.1:port
 
-	t     testing.TB
-	args  []string
-	p     *os.Process
-	ended chan struct{}
+	t    testing.TB
+	args []string
+	*Process
 }
 
 // Run starts the redis-server from the PATH on a free port of 127.0.0.1, without persistence, with
@@ -56,7 +55,7 @@ func run(t testing.TB, args func(port string) []string) *Server {
 		s.args = args(port)
 		err := s.start()
 		if err == nil {
-			t.Cleanup(s.Kill)
+			t.Cleanup(func() { s.Kill() }) // the process of that moment: Restart makes another
 			return s
 		}
 		s.Kill()
@@ -66,25 +65,38 @@ func run(t testing.TB, args func(port string) []string) *Server {
 	}
 }
 
-func (s *Server) start() error {
+func (s *Server) start() (err error) {
 	s.t.Helper()
-	cmd := exec.Command(Need(s.t, "redis-server", "redis-server"), s.args...)
-	if err := cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	s.p, s.ended = cmd.Process, ended
-	go func() {
-		cmd.Wait() //nolint:errcheck // killed: always an error
-		close(ended)
-	}()
-	return Answers(s.Addr, ended)
+	s.Process, err = Launch(exec.Command(Need(s.t, "redis-server", "redis-server"), s.args...), s.Addr)
+	return err
 }
 
-// Kill ends the server at once, as kill -9 does, and waits until it has ended.
-func (s *Server) Kill() {
-	s.p.Kill() //nolint:errcheck // it may have ended by itself
-	<-s.ended
+// A Process is a server's.
+type Process struct {
+	*os.Process
+	Ended chan struct{} // closed when the process has ended
+}
+
+// Launch starts a server, and waits until it replies at addr. With an error, too, the process must be killed.
+func Launch(cmd *exec.Cmd, addr string) (*Process, error) {
+	err := cmd.Start()
+	p := &Process{cmd.Process, make(chan struct{})}
+	go func() {
+		cmd.Wait() //nolint:errcheck // killed: always an error
+		close(p.Ended)
+	}()
+	if err == nil {
+		err = answers(addr, p.Ended)
+	}
+	return p, err
+}
+
+// Kill ends the process at once, as kill -9 does, and waits until it has ended.
+func (p *Process) Kill() {
+	if p.Process != nil { // else it did not start
+		p.Process.Kill() //nolint:errcheck // it may have ended by itself
+	}
+	<-p.Ended
 }
 
 // Restart starts the server again, empty, on its old address.
@@ -102,8 +114,8 @@ func freeAddr(t testing.TB) string {
 	return "127.0.0.1:" + strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
-// Answers waits until the server at addr replies, for a minute at most.
-func Answers(addr string, ended <-chan struct{}) error {
+// answers waits until the server at addr replies, for a minute at most.
+func answers(addr string, ended <-chan struct{}) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	deadline := time.After(time.Minute)

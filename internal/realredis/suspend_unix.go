@@ -16,7 +16,7 @@ func (s *Server) Continue() { s.signal(syscall.SIGCONT) }
 
 func (s *Server) signal(sig os.Signal) {
 	s.t.Helper()
-	if err := s.p.Signal(sig); err != nil {
+	if err := s.Signal(sig); err != nil {
 		s.t.Errorf("redis-server on %s: %v: %v", s.Addr, sig, err)
 	}
 }

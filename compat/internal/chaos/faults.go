@@ -72,7 +72,7 @@ var stopped = fault{"server stopped", func(s *server, d time.Duration) error {
 }}
 
 var killed = fault{"server killed", func(s *server, d time.Duration) error {
-	s.kill()
+	s.process.Kill()
 	time.Sleep(d / 4)
 	return s.start()
 }}
@@ -105,7 +105,7 @@ func (g *group) faults() []fault {
 		}}
 		forgets := fault{"server killed, unsaved", func(s *server, d time.Duration) error {
 			from := now()
-			s.kill()
+			s.process.Kill()
 			g.forgot(span{from, now()}, g.keys)
 			time.Sleep(d / 4)
 			return s.start()
@@ -164,7 +164,7 @@ func (g *group) breakMaster(random *rand.Rand, d time.Duration) error {
 	switch random.IntN(ways) {
 	case 0:
 		g.seen.add("master killed")
-		s.kill()
+		s.process.Kill()
 		time.Sleep(3 * time.Second)
 		return s.start()
 	case 1:
@@ -240,7 +240,7 @@ func diskFull(s *server, d time.Duration) error {
 	if err := free(); err != nil {
 		return err
 	}
-	s.kill() // no change may have ended the server
+	s.process.Kill() // no change may have ended the server
 	return s.start()
 }
 

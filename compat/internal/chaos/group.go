@@ -281,7 +281,7 @@ func (g *group) close() {
 	close(g.over)
 	g.looks.Wait()
 	for _, s := range append(g.servers, g.guards...) {
-		s.kill()
+		s.process.Kill()
 		if s.disk {
 			syscall.Unmount(s.dir, syscall.MNT_DETACH) //nolint:errcheck // the mount ends with the namespace
 		}

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -30,10 +29,7 @@ type server struct {
 	flags           []string
 	addr            string
 	disk            bool // dir is a disk of its own, for fillDisk
-
-	mu    sync.Mutex
-	cmd   *exec.Cmd
-	ended chan struct{}
+	process         *realredis.Process
 }
 
 var versionNumber = regexp.MustCompile(`\d+\.\d+\.\d+`)
@@ -128,18 +124,8 @@ func newServer(b binary, dir, conf string, disk bool, flags ...string) (*server,
 func (s *server) start() error {
 	cmd := exec.Command(s.binary, append([]string{s.conf}, s.flags...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	ended := make(chan struct{})
-	go func() {
-		cmd.Wait() //nolint:errcheck // a kill is always an error
-		close(ended)
-	}()
-	s.mu.Lock()
-	s.cmd, s.ended = cmd, ended
-	s.mu.Unlock()
-	if err := realredis.Answers(s.addr, ended); err != nil {
+	var err error
+	if s.process, err = realredis.Launch(cmd, s.addr); err != nil {
 		return fmt.Errorf("%s: %w: see %s", s.addr, err, filepath.Dir(s.conf))
 	}
 	return nil
@@ -154,16 +140,8 @@ func (s *server) do(name string, args ...any) (any, error) {
 	return c.Do(name, args...)
 }
 
-// kill ends the server with SIGKILL.
-func (s *server) kill() {
-	s.signal(syscall.SIGKILL)
-	<-s.ended
-}
-
 func (s *server) signal(sig syscall.Signal) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.cmd.Process.Signal(sig) //nolint:errcheck // the server may be dead
+	s.process.Signal(sig) //nolint:errcheck // the server may be dead
 }
 
 // shutdown makes the server save and end. The server keeps every acknowledged change.
@@ -173,7 +151,7 @@ func (s *server) shutdown() error {
 		return e
 	}
 	select {
-	case <-s.ended:
+	case <-s.process.Ended:
 		return nil
 	case <-time.After(20 * time.Second):
 		return fmt.Errorf("%s does not shut down: %v", s.addr, err)

@@ -134,9 +134,7 @@ func TestPinnedAtMost(t *testing.T) {
 		if n := p.ActiveCount() - p.IdleCount(); n != 2 {
 			t.Errorf("4 locks pin %d connections, want 2", n)
 		}
-		if err := held[0].Release(background); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, held[0].Release(background))
 		held[0] = try(t, k, "e")
 		synctest.Wait()
 		if n := p.ActiveCount() - p.IdleCount(); n != 2 {
@@ -146,9 +144,7 @@ func TestPinnedAtMost(t *testing.T) {
 			if err := l.Extend(background, ttl); err != nil {
 				t.Error(err)
 			}
-			if err := l.Release(background); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, l.Release(background))
 		}
 		returned(t, p)
 	})
@@ -315,9 +311,7 @@ func TestPinnedIsReturned(t *testing.T) {
 		h := must.Get(second.Detach(background))(t)
 		w.clock.Add(time.Millisecond)
 		third := must.Get(k.AdoptHandle(background, h, ttl))(t)
-		if err := third.Release(background); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, third.Release(background))
 		returned(t, p)
 	})
 }
@@ -365,9 +359,7 @@ func TestPinnedLostMessages(t *testing.T) {
 				if l.Token() != w.value("k") {
 					t.Errorf("Extend that lost message %d: the token is %q, the key holds %q", n, l.Token(), w.value("k"))
 				}
-				if err := l.Release(background); err != nil {
-					t.Error(err)
-				}
+				must.Do(t, l.Release(background))
 				l = try(t, k, "k")
 				net.Expect(lost)
 				if err := l.Release(background); err != nil || w.value("k") != "" {
@@ -579,9 +571,7 @@ func TestAmbiguousIsNotPinned(t *testing.T) {
 	k := compat.NewOn(keeping(1, m.Pool(w.server.Pool())), getsetlock.Guarded{Options: getsetlock.Options{Dialect: getsetlock.Seconds}}, compat.Options{NoRenew: true, Clock: w.clock})
 	l := try(t, k, "k")
 	took(m)
-	if err := l.Release(background); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, l.Release(background))
 	if _, cmds := took(m); cmds != "WATCH GET MULTI DEL EXEC" {
 		t.Errorf("a lease that is no proof of itself was released by %q", cmds)
 	}

@@ -153,9 +153,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 
 func release(t *testing.T, l *compat.Lock) {
 	t.Helper()
-	if err := l.Release(background); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, l.Release(background))
 }
 
 // releaseOf is how many commands one release sends.
@@ -736,9 +734,7 @@ func TestCloseInAPause(t *testing.T) {
 		must.Do(t, first.Release(background))
 		synctest.Wait()
 		closed := time.Now()
-		if err := k.Close(background); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, k.Close(background))
 		if <-next; time.Since(closed) > 0 {
 			t.Errorf("its wait ended %v after Close", time.Since(closed))
 		}

@@ -44,9 +44,7 @@ func TestRenewalOutlivesTheCaller(t *testing.T) {
 		if err := l.Context().Err(); err != nil || l.Until().Before(time.Now()) {
 			t.Errorf("two leases after it was handed off: %v, until %v", err, l.Until())
 		}
-		if err := k.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, k.Close(t.Context()))
 	})
 }
 

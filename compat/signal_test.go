@@ -116,15 +116,11 @@ func TestSignal(t *testing.T) {
 					var next *compat.Lock
 					waiting := inBackground(func() { next, err = two.Lock(ctx, "k", time.Minute) })
 					listening(t, s, "k", 1)
-					if err := l.Release(ctx); err != nil {
-						t.Error(err)
-					}
+					must.Do(t, l.Release(ctx))
 					<-waiting
 					l, one, two = next, two, one
 				}
-				if err := l.Release(ctx); err != nil {
-					t.Error(err)
-				}
+				must.Do(t, l.Release(ctx))
 				empty(t, s)
 			})
 		}
@@ -520,16 +516,12 @@ func TestReleaseAndWakeUpShareTheirTime(t *testing.T) {
 		})
 		cancel()
 		start := time.Now()
-		if err := l.Release(ctx); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, l.Release(ctx))
 		if took := time.Since(start); took > cleanup {
 			t.Errorf("it took %v of %v", took, cleanup)
 		}
 		net.Clear()
-		if err := k.Close(background); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, k.Close(background))
 	})
 }
 
@@ -556,9 +548,7 @@ func TestWakeUpsBehindAProxyBecomeRare(t *testing.T) {
 		if asked < 2 || asked > 12 {
 			t.Errorf("%d of 600 releases asked who waits", asked)
 		}
-		if err := k.Close(background); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, k.Close(background))
 	})
 }
 

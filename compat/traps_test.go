@@ -320,9 +320,7 @@ func TestAnySource(t *testing.T) {
 	defer cancel()
 	for _, ctx := range []context.Context{background, ctx} {
 		l := must.Get(k.TryLock(ctx, "k", ttl))(t)
-		if err := l.Release(ctx); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, l.Release(ctx))
 	}
 }
 
@@ -347,9 +345,7 @@ func TestProxyIsRefusedAsItWasSeen(t *testing.T) {
 		}
 	}
 	l := must.Get(compat.New(s, getsetlock.Classic{}, compat.Options{NoRenew: true}).TryLock(background, "k", ttl))(t)
-	if err := l.Release(background); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, l.Release(background))
 }
 
 // A pool whose idle connections were all closed by the server, for having idled

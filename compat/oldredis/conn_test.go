@@ -136,9 +136,7 @@ func TestConnAfterClose(t *testing.T) {
 	s := Run(t, "2.4")
 	c := s.Dial()
 	c.Do("WATCH", "k")
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, c.Close())
 	if _, err := c.Do("GET", "k"); err == nil || c.Err() == nil || c.Send("GET", "k") == nil || c.Flush() == nil {
 		t.Error("a closed connection works")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 )
 
 // fenced are the kinds that draw a fence.
@@ -78,9 +79,7 @@ func TestFencesAreExact(t *testing.T) {
 					}
 					l, err = locker.AdoptHandle(background, h, long)
 					drew("AdoptHandle", l, err)
-					if err := l.Release(background); err != nil {
-						t.Error(err)
-					}
+					must.Do(t, l.Release(background))
 				}
 			})
 		}

@@ -122,9 +122,7 @@ func TestRollingRestart(t *testing.T) {
 					}
 				}
 			}
-			if err := l.Release(background); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, l.Release(background))
 			pass(time.Second)
 			for i := range w.servers {
 				if one(i, "EXISTS", k.key) != int64(0) {

@@ -13,6 +13,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/sentinel"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/must"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -42,9 +43,7 @@ func TestReadersShareThroughWrappers(t *testing.T) {
 			if took := time.Since(start); err != nil || took > 0 {
 				w.Fatalf("the second reader got in after %v: %v", took, err)
 			}
-			if err := first.Release(background); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, first.Release(background))
 			if !believes(second) || second.Extend(background, long) != nil {
 				t.Errorf("the first one's release ended the second one's lock: %v", context.Cause(second.Context()))
 			}

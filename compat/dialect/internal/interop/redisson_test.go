@@ -50,9 +50,7 @@ func TestInteropRedisson(t *testing.T) {
 	if got := p.do("acquire"); !strings.HasPrefix(got, "threw ") || !strings.Contains(got, "WRONGTYPE") {
 		t.Errorf("Redisson at our lock says %q, want its exception", got)
 	}
-	if err := l.Release(context.Background()); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, l.Release(context.Background()))
 	if _, err := txlock.Named(dialect.Redisson); !errors.Is(err, dialect.ErrUnsupported) {
 		t.Errorf("Named: %v, want ErrUnsupported", err)
 	}

@@ -105,9 +105,7 @@ func TestInteropReportLoserOverwrites(t *testing.T) {
 	if took := time.Since(start); took > 2*time.Second+slack {
 		t.Errorf("we had the lock after %v", took)
 	}
-	if err := l.Release(context.Background()); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, l.Release(context.Background()))
 }
 
 // nateware/redis-objects#234: a program that writes milliseconds, on the keys of one that writes

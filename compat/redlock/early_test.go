@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -154,9 +153,7 @@ func TestLateVote(t *testing.T) {
 // What a vote that comes late to an attempt that failed has taken is given back too.
 func TestLateVoteForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
-		q, wires := w.quorum(redlock.Options{})
-		w.acquire(q, "warm")
+		w, q, wires := warm(t, 3, redlock.Options{})
 		for i := range 2 {
 			w.do(i, "SET", "job", "another's")
 		}
@@ -180,9 +177,7 @@ func TestLateVoteForNothing(t *testing.T) {
 // as long as the others took.
 func TestLateServerGetsLessGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
-		q, wires := w.quorum(redlock.Options{Grace: time.Second, Timeout: time.Minute})
-		w.acquire(q, "warm")
+		w, q, wires := warm(t, 3, redlock.Options{Grace: time.Second, Timeout: time.Minute})
 		for n, test := range []struct {
 			pass time.Duration
 			late bool // it answers only when the others have the lock
@@ -214,9 +209,7 @@ func TestLateServerGetsLessGrace(t *testing.T) {
 // waited for.
 func TestHeldOrAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
-		q, wires := w.quorum(redlock.Options{})
-		w.acquire(q, "warm")
+		w, q, wires := warm(t, 3, redlock.Options{})
 		for i := 1; i < 3; i++ {
 			w.do(i, "SET", "job", "another's")
 		}
@@ -237,9 +230,7 @@ func TestHeldOrAway(t *testing.T) {
 // limit of a step.
 func TestCleanupIsTheLockers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
-		q, wires := w.quorum(redlock.Options{Timeout: time.Hour})
-		w.acquire(q, "warm")
+		w, q, wires := warm(t, 3, redlock.Options{Timeout: time.Hour})
 		for i := range 2 {
 			w.do(i, "SET", "job", "another's")
 		}

@@ -204,8 +204,7 @@ func TestShortenByTooFew(t *testing.T) {
 
 // A part in doubt is not known to have the old end: a shorter one that another server has is believed.
 func TestShortenBesideDoubts(t *testing.T) {
-	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
-	q, wires := w.quorum(redlock.Options{})
+	w, q, wires := alike(t, 3, redlock.Options{})
 	l, err := q.Acquire(background, w.clock.Now, "job", time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -224,8 +223,7 @@ func TestShortenBesideDoubts(t *testing.T) {
 
 // One server that has forgotten the lease and one that does not answer are no loss yet.
 func TestExtendOneLostOneAway(t *testing.T) {
-	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
-	q, wires := w.quorum(redlock.Options{})
+	w, q, wires := alike(t, 3, redlock.Options{})
 	l := w.acquire(q, "job")
 	w.servers[0].FlushAll()
 	wires[1].Cut()
@@ -244,8 +242,7 @@ func TestExtendTooSlowly(t *testing.T) {
 		"than its own ttl":                    {2 * time.Second, 3 * time.Second, nil},
 		"than the lease, and reaches too few": {time.Minute, ttl, []int{1, 2}},
 	} {
-		w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
-		q, wires := w.quorum(redlock.Options{Sequential: true})
+		w, q, wires := alike(t, 3, redlock.Options{Sequential: true})
 		l := w.acquire(q, "job")
 		for _, i := range c.cut {
 			wires[i].Cut()
@@ -260,8 +257,7 @@ func TestExtendTooSlowly(t *testing.T) {
 // A release waits for those that may have lost the lock, as long as it is their word that decides.
 func TestReleaseLearnsOfTheLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, slices.Repeat([]member{fleet[4]}, 5))
-		q, wires := w.quorum(redlock.Options{})
+		w, q, wires := alike(t, 5, redlock.Options{})
 		l := w.acquire(q, "job")
 		for _, i := range []int{0, 1, 3} {
 			w.servers[i].FlushAll()
@@ -281,8 +277,7 @@ func TestReleaseLearnsOfTheLoss(t *testing.T) {
 // An extension asks for new values where Grant.Rotate does, and for a part in doubt: what was
 // sent to it before must have no effect any more.
 func TestRotation(t *testing.T) {
-	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
-	q, wires := w.quorum(redlock.Options{})
+	w, q, wires := alike(t, 3, redlock.Options{})
 	l := w.acquire(q, "job")
 	was := w.values("job")
 	changed := func() string {
@@ -425,8 +420,7 @@ func TestHandle(t *testing.T) {
 
 // A lease that is found lasts until it is on no majority any more.
 func TestFindUntil(t *testing.T) {
-	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 5))
-	q, _ := w.quorum(redlock.Options{})
+	w, q, _ := alike(t, 5, redlock.Options{})
 	l := w.acquire(q, "job")
 	for i, seconds := range []int{50, 10, 40, 20, 30} {
 		w.do(i, "EXPIRE", "job", seconds)
@@ -450,8 +444,7 @@ func TestFindUntil(t *testing.T) {
 
 // A lease that is found is in doubt on every server that it may be on, and gone where it is not.
 func TestFindDoubts(t *testing.T) {
-	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 5))
-	q, wires := w.quorum(redlock.Options{})
+	w, q, wires := alike(t, 5, redlock.Options{})
 	l := w.acquire(q, "job")
 	w.servers[0].FlushAll()
 	wires[1].Cut()
@@ -464,8 +457,7 @@ func TestFindDoubts(t *testing.T) {
 
 // What is remembered of extensions that did not reach a majority is forgotten when their leases have ended.
 func TestEndedIsForgotten(t *testing.T) {
-	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
-	q, wires := w.quorum(redlock.Options{})
+	w, q, wires := alike(t, 3, redlock.Options{})
 	for n := range 100 {
 		l := w.acquire(q, fmt.Sprint("job", n))
 		for _, x := range wires[1:] {

@@ -305,9 +305,7 @@ func TestReaders(t *testing.T) {
 // changes nothing: the lock was had or not, and what may be there is given back if
 // the server comes back in time.
 func TestUnknownMinority(t *testing.T) {
-	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 5))
-	q, wires := w.quorum(redlock.Options{})
-	w.acquire(q, "warm") // the checks are done
+	w, q, wires := warm(t, 5, redlock.Options{})
 	wires[0].Expect(dies(unanswered).Of("SET"))
 	wires[1].Expect(dies(unanswered).Of("SET"))
 	l := w.acquire(q, "job")
@@ -336,9 +334,7 @@ func TestUnknownMinority(t *testing.T) {
 // that is unknown, and the error has the lease.
 func TestUnknownMajority(t *testing.T) {
 	for _, away := range []bool{false, true} { // to the third nothing is sent
-		w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
-		q, wires := w.quorum(redlock.Options{})
-		w.acquire(q, "warm")
+		w, q, wires := warm(t, 3, redlock.Options{})
 		wires[0].Expect(dies(unanswered).Of("SET"))
 		wires[1].Expect(dies(unanswered).Of("SET"))
 		if away {
@@ -396,9 +392,7 @@ func TestSameStampIsNoTwin(t *testing.T) {
 // taken for a cancellation, and is released like any of unknown outcome.
 func TestHanging(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
-		q, wires := w.quorum(redlock.Options{})
-		w.acquire(q, "warm")
+		w, q, wires := warm(t, 3, redlock.Options{})
 		wires[1].Expect(runsAndHangs.Of("SET"))
 		var l compat.Grant
 		var err error
@@ -441,8 +435,7 @@ func TestHanging(t *testing.T) {
 // The lease is counted from before the first request, whatever the answers take;
 // if they take longer than it lasts there is none (any/lease-counted-from-reply).
 func TestSlowerThanTheLease(t *testing.T) {
-	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
-	q, wires := w.quorum(redlock.Options{Sequential: true})
+	w, q, wires := alike(t, 3, redlock.Options{Sequential: true})
 	slow := func(d time.Duration) {
 		wires[0].OnDial(func(context.Context) error { w.clock.Add(d); return nil })
 	}
@@ -463,9 +456,7 @@ func TestSlowerThanTheLease(t *testing.T) {
 // released; a server in which too many are stuck is not asked.
 func TestStuckServerIsNotAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
-		q, wires := w.quorum(redlock.Options{})
-		w.acquire(q, "warm")
+		w, q, wires := warm(t, 3, redlock.Options{})
 		free, dialling := make(chan struct{}), make(chan struct{}, 100)
 		wires[2].OnDial(func(context.Context) error { dialling <- struct{}{}; <-free; return nil })
 		for n := range 20 {
@@ -503,8 +494,7 @@ func TestStuckServerIsNotAsked(t *testing.T) {
 // Close does not wait for what is stuck in a server.
 func TestCloseWhileStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
-		q, wires := w.quorum(redlock.Options{})
+		w, q, wires := alike(t, 3, redlock.Options{})
 		k := compat.NewLocker(q, compat.Options{NoRenew: true, Clock: w.clock, Timeout: time.Hour})
 		w.acquire(q, "warm")
 		open := slow(wires[2])
@@ -528,9 +518,7 @@ func TestCloseWhileStuck(t *testing.T) {
 // A caller that cancels is told so, and no keys are left.
 func TestCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
-		q, wires := w.quorum(redlock.Options{})
-		w.acquire(q, "warm")
+		w, q, wires := warm(t, 3, redlock.Options{})
 		wires[0].Expect(hangs.Of("SET"))
 		wires[1].Expect(hangs.Of("SET"))
 		ctx, cancel := context.WithCancel(background)
@@ -557,9 +545,7 @@ func TestCancelledAndHanging(t *testing.T) {
 	for name, heedless := range map[string]bool{"heeds the context": false, "heeds nothing": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, slices.Repeat([]member{fleet[4]}, 3))
-				q, wires := w.quorum(redlock.Options{Timeout: 2 * time.Second})
-				w.acquire(q, "warm")
+				w, q, wires := warm(t, 3, redlock.Options{Timeout: 2 * time.Second})
 				free := make(chan struct{})
 				var once sync.Once
 				t.Cleanup(func() { once.Do(func() { close(free) }) })
@@ -631,8 +617,7 @@ func TestSplitVotes(t *testing.T) {
 // One server after the other, from the first on, and no further than a majority
 // can be had: the same answers, the same messages.
 func TestSequential(t *testing.T) {
-	w := newWorld(t, slices.Repeat([]member{fleet[4]}, 5))
-	q, wires := w.quorum(redlock.Options{Sequential: true, First: 3})
+	w, q, wires := alike(t, 5, redlock.Options{Sequential: true, First: 3})
 	l := w.acquire(q, "job")
 	must.Do(t, q.Release(background, w.clock.Now, l))
 	for _, i := range []int{3, 4, 0} {

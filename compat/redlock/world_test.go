@@ -81,6 +81,20 @@ func (w *world) quorum(o redlock.Options) (*redlock.Quorum, []*wire) {
 	return redlock.New(servers, o), wires
 }
 
+// alike is a world of n servers of today, and a client.
+func alike(t *testing.T, n int, o redlock.Options) (*world, *redlock.Quorum, []*wire) {
+	w := newWorld(t, slices.Repeat([]member{fleet[4]}, n))
+	q, wires := w.quorum(o)
+	return w, q, wires
+}
+
+// warm is alike when the client has checked the servers.
+func warm(t *testing.T, n int, o redlock.Options) (*world, *redlock.Quorum, []*wire) {
+	w, q, wires := alike(t, n, o)
+	w.acquire(q, "warm")
+	return w, q, wires
+}
+
 func (w *world) acquire(q *redlock.Quorum, key string) compat.Grant {
 	w.t.Helper()
 	return must.Get(q.Acquire(background, w.clock.Now, key, ttl))(w.t)

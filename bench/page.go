@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -42,8 +41,8 @@ func (p *page) write(docs string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	for _, c := range p.charts() {
-		if err := os.WriteFile(filepath.Join(dir, c.file), c.svg(), 0o644); err != nil {
+	for _, c := range charts {
+		if err := os.WriteFile(filepath.Join(dir, c.file), c.svg(p.pictured()), 0o644); err != nil {
 			return err
 		}
 	}
@@ -90,7 +89,7 @@ func (p *page) text() string {
 	}
 	fmt.Fprintf(&b, above, when(), p.took.Round(time.Second), processor(), runtime.NumCPU(), p.load, warning,
 		runtime.Version(), strings.Join(libraries(), ", "), p.turns)
-	for _, c := range p.charts() {
+	for _, c := range charts {
 		fmt.Fprintf(&b, "![%s](performance/%s)\n", c.title, c.file)
 	}
 	for _, m := range p.servers {
@@ -151,9 +150,9 @@ func (m measured) table() string {
 	for _, first := range m.results[alone] {
 		b.WriteString("|" + first.name + "|")
 		for _, c := range columns {
-			cell := "–"
-			if r, ok := find(m.results[c.workload], first.name); ok {
-				cell = c.cell(r, m.results[c.workload][0])
+			cell, all := "–", m.results[c.workload]
+			if i := slices.IndexFunc(all, func(r result) bool { return r.name == first.name }); i >= 0 {
+				cell = c.cell(all[i], all[0])
 			}
 			b.WriteString(cell + "|")
 		}
@@ -162,67 +161,24 @@ func (m measured) table() string {
 	return b.String()
 }
 
-func find(results []result, name string) (result, bool) {
-	for _, r := range results {
-		if r.name == name {
-			return r, true
-		}
-	}
-	return result{}, false
+// pictured returns the first server that peers run on, or the first.
+func (p *page) pictured() measured {
+	return p.servers[max(0, slices.IndexFunc(p.servers, func(m measured) bool { return m.atLeast("2.6.12") }))]
 }
 
-// A chart is bars, the first at the top.
+// A chart has a bar for each lock, the first at the top.
 type chart struct {
 	file, title string
-	bars        []bar
+	workload    int
+	value       func(r, pings result) float64
+	label       func(r, pings result) string
 }
 
-type bar struct {
-	name  string
-	value float64
-	label string
-	color string
-}
-
-// charts draws the first server that peers run on, or the first.
-func (p *page) charts() []chart {
-	m := p.servers[0]
-	for _, other := range p.servers {
-		if other.atLeast("2.6.12") {
-			m = other
-			break
-		}
-	}
-	list := []struct {
-		file, title string
-		workload    int
-		value       func(r, pings result) float64
-		label       func(r, pings result) string
-	}{
-		{"alone.svg", "One lock alone: time ÷ two PINGs", alone, multiple, times},
-		{"distant.svg", "The same, 250 µs away", distant, multiple, times},
-		{"many.svg", "64 keys: locks a second", many, func(r, _ result) float64 { return r.f[rate] }, thousands},
-		{"one-key.svg", "64 at one key: the longest wait", oneKey,
-			func(r, _ result) float64 { return r.f[longest] }, wait},
-	}
-	var charts []chart
-	for _, l := range list {
-		c := chart{file: l.file, title: l.title}
-		results := m.results[l.workload]
-		for _, r := range results {
-			name, color := r.name, "#9a9a9a"
-			switch name {
-			case m.auto.Name:
-				name, color = "setnxlock", "#0072b2"
-			case byHand, "redislock", "redsync", "rueidislock":
-			default:
-				continue // in the table
-			}
-			c.bars = append(c.bars, bar{name, l.value(r, results[0]), l.label(r, results[0]), color})
-		}
-		charts = append(charts, c)
-	}
-	return charts
+var charts = []chart{
+	{"alone.svg", "One lock alone: time ÷ two PINGs", alone, multiple, times},
+	{"distant.svg", "The same, 250 µs away", distant, multiple, times},
+	{"many.svg", "64 keys: locks a second", many, func(r, _ result) float64 { return r.f[rate] }, thousands},
+	{"one-key.svg", "64 at one key: the longest wait", oneKey, func(r, _ result) float64 { return r.f[longest] }, wait},
 }
 
 // Sizes, in points: the text of a picture as wide as a telephone is as big as the page's.
@@ -233,19 +189,29 @@ const (
 	longestBar = 200
 )
 
-// svg draws the chart on white, whatever the reader's theme.
-func (c chart) svg() []byte {
-	most := slices.MaxFunc(c.bars, func(x, y bar) int { return cmp.Compare(x.value, y.value) }).value
+// svg draws the chart of a server on white, whatever the reader's theme. Other locks of ours are in the table.
+func (c chart) svg(m measured) []byte {
+	all := m.results[c.workload]
+	drawn, most := []result{}, 0.0
+	for _, r := range all {
+		if slices.Contains([]string{m.auto.Name, byHand, "redislock", "redsync", "rueidislock"}, r.name) {
+			drawn, most = append(drawn, r), max(most, c.value(r, all[0]))
+		}
+	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%dpt" height="%dpt" viewBox="0 0 %[1]d %[2]d" font-family="Liberation Sans,Arial,sans-serif" font-size="16">
 <rect width="100%%" height="100%%" fill="#fff"/>
 <text x="50%%" y="24" text-anchor="middle" font-size="17">%[3]s</text>
-`, width, row*(len(c.bars)+1)+16, c.title)
-	for i, bar := range c.bars {
-		top, long := row*(i+1)+6, longestBar*bar.value/most
-		fmt.Fprintf(&b, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>", names-8, top+17, bar.name)
-		fmt.Fprintf(&b, "<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"22\" fill=\"%s\"/>", names, top, long, bar.color)
-		fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%d\">%s</text>\n", names+long+6, top+17, bar.label)
+`, width, row*(len(drawn)+1)+16, c.title)
+	for i, r := range drawn {
+		name, color := r.name, "#9a9a9a"
+		if name == m.auto.Name {
+			name, color = "setnxlock", "#0072b2"
+		}
+		top, long := row*(i+1)+6, longestBar*c.value(r, all[0])/most
+		fmt.Fprintf(&b, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>", names-8, top+17, name)
+		fmt.Fprintf(&b, "<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"22\" fill=\"%s\"/>", names, top, long, color)
+		fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%d\">%s</text>\n", names+long+6, top+17, c.label(r, all[0]))
 	}
 	b.WriteString("</svg>\n")
 	return b.Bytes()

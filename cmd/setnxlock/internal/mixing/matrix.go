@@ -36,32 +36,26 @@ func Compute(ctx context.Context, parties []Party, seen func()) (Matrix, error) 
 		return m.verdicts[[2]string{p.Name, p.Name}], nil
 	}
 	run := func(pairs [][2]Party) {
-		next := make(chan [2]Party)
 		var wg sync.WaitGroup
-		for range runtime.GOMAXPROCS(0) {
+		free := make(chan bool, runtime.GOMAXPROCS(0))
+		for _, q := range pairs {
+			free <- true
 			wg.Go(func() {
-				for q := range next {
-					v, err := pair(ctx, q[0], q[1], self)
-					if err != nil {
-						cancel(fmt.Errorf("%s and %s: %w", q[0].Name, q[1].Name, err))
-						continue
-					}
-					mu.Lock()
-					m.verdicts[[2]string{q[0].Name, q[1].Name}] = v
-					m.States += v.States
-					if seen != nil {
-						seen()
-					}
-					mu.Unlock()
+				defer func() { <-free }()
+				v, err := pair(ctx, q[0], q[1], self)
+				if err != nil {
+					cancel(fmt.Errorf("%s and %s: %w", q[0].Name, q[1].Name, err))
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				m.verdicts[[2]string{q[0].Name, q[1].Name}] = v
+				m.States += v.States
+				if seen != nil {
+					seen()
 				}
 			})
 		}
-		for _, q := range pairs {
-			if ctx.Err() == nil {
-				next <- q
-			}
-		}
-		close(next)
 		wg.Wait()
 	}
 	var alone, pairs [][2]Party

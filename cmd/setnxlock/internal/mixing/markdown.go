@@ -94,7 +94,7 @@ type Way struct {
 func (v Verdict) Ways() []Way {
 	list := []Way{}
 	if c := v.Clash; c != nil {
-		list = append(list, Way{fmt.Sprintf("Two clients hold the lock %s, with %s, in %d steps.", c.Grade, v.Takes(), c.Steps), c.Schedule})
+		list = append(list, Way{fmt.Sprintf("Two clients hold the lock %s, with %s, in %d steps.", c.Grade, c.Takes, c.Steps), c.Schedule})
 	}
 	for _, s := range v.Stuck {
 		list = append(list, Way{fmt.Sprintf("%s never gets a key that %s has left: %s.", s.By, s.Of, s.When), s.Schedule})

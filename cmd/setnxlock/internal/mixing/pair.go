@@ -27,6 +27,7 @@ type Clash struct {
 	Steps    int    `json:"steps"`
 	Schedule string `json:"schedule"` // race.ReplaySchedule runs it
 	Text     string `json:"text"`     // "C1 and C2 both hold the lock"
+	Takes    string `json:"takes"`    // the clients: "one client of each"
 }
 
 // A Grade tells how much it takes for two clients to hold a lock at once. Each grade takes more than the one
@@ -69,14 +70,6 @@ const (
 // Safe reports whether two fleets may share a key: no two clients hold it at once, and both can
 // take the lock of a dead client of either.
 func (v Verdict) Safe() bool { return v.Clash == nil && len(v.Stuck) == 0 }
-
-// Takes names the clients of the Clash in words; "" without a Clash.
-func (v Verdict) Takes() string {
-	if v.Clash == nil {
-		return ""
-	}
-	return v.Clash.Needs.among(v.A.Name, v.B.Name)
-}
 
 // among names the clients of two fleets in words.
 func (n Needs) among(a, b string) string {
@@ -265,7 +258,7 @@ func (p pairing) clash(s stage, needs Needs, c race.Config) (bool, error) {
 			return false, err
 		}
 		if t := r.Trace; t != nil {
-			p.v.Clash = &Clash{Grade: s.Grade, Needs: needs, Steps: len(t.Events), Schedule: t.Schedule, Text: t.Events[t.Verdict.Step-1].Violation.Text}
+			p.v.Clash = &Clash{s.Grade, needs, len(t.Events), t.Schedule, t.Events[t.Verdict.Step-1].Violation.Text, needs.among(p.v.A.Name, p.v.B.Name)}
 			return true, nil
 		}
 	}

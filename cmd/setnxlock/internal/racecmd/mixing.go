@@ -126,7 +126,7 @@ func (a *app) mixPair(first, second, file string, asJSON bool) error {
 		return err
 	}
 	if asJSON {
-		err = answer.Write(a.out, pairJSON(v))
+		err = answer.Write(a.out, jsonPair{v.A.Name, v.B.Name, v.Safe(), v.Clash, v.Stuck, v.States})
 	} else {
 		err = a.write(file, func(w io.Writer) error { return a.tellPair(w, v) })
 	}
@@ -148,7 +148,7 @@ func (a *app) tellPair(w io.Writer, v mixing.Verdict) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(w, "%s\n\n%s", s.Bad(fmt.Sprintf("two hold it %s, in %d steps: it takes %s", c.Grade, c.Steps, v.Takes())), view.Timeline(t, a.timelineOptions("")))
+		fmt.Fprintf(w, "%s\n\n%s", s.Bad(fmt.Sprintf("two hold it %s, in %d steps: it takes %s", c.Grade, c.Steps, c.Takes)), view.Timeline(t, a.timelineOptions("")))
 	}
 	for _, k := range v.Stuck {
 		fmt.Fprintf(w, "%s\nsetnxlock race replay '%s'\n", s.Bad(fmt.Sprintf("stuck: what a client of %s left, %s never gets (%s)", k.Of, k.By, k.When)), k.Schedule)
@@ -162,23 +162,10 @@ type jsonPair struct {
 	A     string         `json:"a"`
 	B     string         `json:"b"`
 	Safe  bool           `json:"safe"`
-	Clash *jsonClash     `json:"clash,omitempty"`
+	Clash *mixing.Clash  `json:"clash,omitempty"`
 	Stuck []mixing.Stuck `json:"stuck,omitempty"`
 
 	States int `json:"states"`
-}
-
-type jsonClash struct {
-	*mixing.Clash
-	Takes string `json:"takes"` // "one client of each", …
-}
-
-func pairJSON(v mixing.Verdict) jsonPair {
-	j := jsonPair{A: v.A.Name, B: v.B.Name, Safe: v.Safe(), Stuck: v.Stuck, States: v.States}
-	if v.Clash != nil {
-		j.Clash = &jsonClash{v.Clash, v.Takes()}
-	}
-	return j
 }
 
 // mixAll computes every pair, with a bar for the progress.

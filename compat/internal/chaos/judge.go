@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -24,7 +23,7 @@ type verdict struct {
 	Crashed  int
 	Counts   map[string]int
 	Excused  map[string]int // the number of excused violations of each kind
-	Waits    []waits        // of each key
+	Worst    waits          // of the key with the longest wait
 	Checked  string         // what porcupine says
 	Broken   []string
 }
@@ -42,11 +41,7 @@ func (v verdict) row(r run) string {
 	for _, n := range v.Counts {
 		faults += n
 	}
-	worst := ""
-	if len(v.Waits) > 0 {
-		worst = slices.MaxFunc(v.Waits, func(a, b waits) int { return cmp.Compare(a.worst, b.worst) }).String()
-	}
-	row := fmt.Sprintf(columns, r.Lock, r.Kind, r.Version, v.Sections, v.Lost, v.Crashed, faults, len(v.Broken), v.Checked, worst)
+	row := fmt.Sprintf(columns, r.Lock, r.Kind, r.Version, v.Sections, v.Lost, v.Crashed, faults, len(v.Broken), v.Checked, v.Worst)
 	if n := v.Counts["failover"] + v.Counts["server killed, unsaved"]; n > 0 {
 		row += fmt.Sprintf("    excused by %d failovers or kills that may forget:%s\n", n, listed(v.Excused))
 	}
@@ -75,10 +70,10 @@ func (v *verdict) judge(r run, clients []*process, losses []history.Event, left 
 	if err != nil {
 		return err
 	}
-	byKey := map[string][]*history.Hold{}
+	keys := map[string]bool{}
 	for _, e := range events {
 		if e.Op == history.Got {
-			byKey[e.Key] = nil
+			keys[e.Key] = true
 		}
 	}
 	events = append(events, losses...)
@@ -95,9 +90,15 @@ func (v *verdict) judge(r run, clients []*process, losses []history.Event, left 
 			v.broken("%v", f)
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+	locks := map[string][]*history.Hold{} // each slot of a semaphore is a lock of its own
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		all := j.Holds(key)
 		for _, h := range all {
+			name := key
+			if h.Slot > 0 {
+				name = fmt.Sprintf("%s-%d", key, h.Slot)
+			}
+			locks[name] = append(locks[name], h)
 			switch {
 			case h.Gone == history.Never:
 				v.Crashed++
@@ -105,14 +106,15 @@ func (v *verdict) judge(r run, clients []*process, losses []history.Event, left 
 				v.Lost++
 			}
 		}
-		byKey[key] = all
 		v.Sections += len(all)
 		if form == slotted { // chance decides which waiter gets a slot
 			calls[key] = nil
 		}
-		v.Waits = append(v.Waits, v.starved(r, key, calls[key], all, clients))
+		if w := v.starved(r, key, calls[key], all, clients); w.worst >= v.Worst.worst {
+			v.Worst = w
+		}
 	}
-	v.check(r, byKey, &j)
+	v.check(r, locks, &j)
 	return nil
 }
 
@@ -195,12 +197,11 @@ var model = porcupine.Model{
 
 // check asks porcupine for an order in which each client held the lock alone. A hold begins between the
 // call and its return, and ends between the end of the belief and the return of the release. porcupine
-// judges windows of a few hundred sections, without the holds that a loss may have touched. Each slot
-// of a semaphore is a lock of its own.
-func (v *verdict) check(r run, byKey map[string][]*history.Hold, j *history.Judge) {
+// judges windows of a few hundred sections, without the holds that a loss may have touched.
+func (v *verdict) check(r run, locks map[string][]*history.Hold, j *history.Judge) {
 	const window = 400
 	v.Checked = "linearizable"
-	for key, all := range bySlot(byKey) {
+	for key, all := range locks {
 		for from, pieces := 0, pieces(all, j, window); from < len(pieces); from++ {
 			var ops []porcupine.Operation
 			for _, h := range pieces[from] {
@@ -229,21 +230,6 @@ func (v *verdict) check(r run, byKey map[string][]*history.Hold, j *history.Judg
 			return
 		}
 	}
-}
-
-// bySlot groups the holds by key, and the holds of a semaphore by key and slot.
-func bySlot(byKey map[string][]*history.Hold) map[string][]*history.Hold {
-	grouped := map[string][]*history.Hold{}
-	for key, all := range byKey {
-		for _, h := range all {
-			name := key
-			if h.Slot > 0 {
-				name = fmt.Sprintf("%s-%d", key, h.Slot)
-			}
-			grouped[name] = append(grouped[name], h)
-		}
-	}
-	return grouped
 }
 
 // pieces splits the holds at losses, into at most most holds each. No piece contains a hold that a loss

@@ -116,7 +116,7 @@ func TestStarved(t *testing.T) {
 	}
 	waits := []history.Event{{Op: waited, Key: "k", Asked: at(0), At: at(2000)}}
 	v := judged(t, "", nil, "", waits, served)
-	if w := v.Waits[0]; w.over != 199 && w.over != 200 || w.own != 0 || w.stays < .99 || w.worst != 2*time.Second {
+	if w := v.Worst; w.over != 199 && w.over != 200 || w.own != 0 || w.stays < .99 || w.worst != 2*time.Second {
 		t.Errorf("waits: %+v", w)
 	}
 	if len(v.Broken) == 0 || !strings.Contains(v.Broken[0], "starves") {

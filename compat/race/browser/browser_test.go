@@ -379,7 +379,7 @@ func framed(t *testing.T, browser context.Context) {
 	if got := eval[float64](p, `document.querySelector("#game iframe").getBoundingClientRect().width`); got != 500 {
 		t.Errorf("the frame is %v px wide", got)
 	}
-	p.says("#game code", "workbench.html#embed=other%2Fset-del%207.0")
+	p.says("#game code", "workbench.html#embed,set/bare-del=other%2Fset-del%207.0")
 	p.key("s")
 	if eval[bool](p, `document.querySelector("article").checkVisibility()`) {
 		t.Error("a slide shows the solution")
@@ -398,7 +398,7 @@ func framed(t *testing.T, browser context.Context) {
 	for _, trouble := range eval[[]string](w, fits) {
 		t.Error(trouble)
 	}
-	if hash := eval[string](w, "location.hash"); !strings.HasPrefix(hash, "#embed=") {
+	if hash := eval[string](w, "location.hash"); !strings.HasPrefix(hash, "#embed,set/bare-del=") {
 		t.Errorf("after a step the address is %s", hash)
 	}
 	w.narrow()

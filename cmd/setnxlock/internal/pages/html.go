@@ -153,11 +153,16 @@ func other(t race.Trace, workbench string) markup.HTML {
 		return ""
 	}
 	head, _, _ := strings.Cut(t.Schedule, " :")
+	game := Fragment(head + " :")
+	race, embed := game, "embed="+game
+	if t.Verdict.Violated != "" { // others may begin alike: the name says which of them it is
+		race, embed = t.Scenario+"="+game, "embed,"+t.Scenario+"="+game
+	}
 	var w markup.Writer
 	w.Put("<p id=\"other\">What if something else came next? ")
 	if workbench != "" {
-		w.Put("<a href=\"%s\">Make it happen in the workbench</a>", workbench+"#"+Fragment(head+" :"))
-		w.Put(" <button id=\"play\" data-src=\"%s\">play it here</button>", workbench+"#embed="+Fragment(head+" :"))
+		w.Put("<a href=\"%s\">Make it happen in the workbench</a>", workbench+"#"+race)
+		w.Put(" <button id=\"play\" data-src=\"%s\">play it here</button>", workbench+"#"+embed)
 	} else {
 		play := "--algorithm " + t.Algorithm + " --server " + t.Server
 		if t.Scenario != "" {

@@ -200,7 +200,7 @@ func (a *app) found(c race.Config, r race.Result, x exploration) error {
 			fmt.Fprintln(w, s.Good("no violation within these bounds"))
 			fmt.Fprintf(w, "%s\n%s", counts, looked)
 		case race.Violated:
-			fmt.Fprintln(w, s.Bad(fmt.Sprintf("%s is violated, in %d steps at the least", r.Trace.Verdict.Violated, len(r.Trace.Events))))
+			fmt.Fprintln(w, s.Bad(fmt.Sprintf("%s is violated, in %d steps", r.Trace.Verdict.Violated, len(r.Trace.Events))))
 			fmt.Fprintf(w, "%s\n%s\n", counts, looked)
 			fmt.Fprint(w, view.Timeline(*r.Trace, a.timelineOptions("")))
 		default:

@@ -94,9 +94,19 @@ func (a *app) site(dir string, s site) error {
 	return nil
 }
 
-// workbench writes the page with the explorer.
+// workbench writes the page with the explorer, the course as its levels, and the archive.
 func (a *app) workbench(dir string, races []pages.Page) error {
-	switch err := workbench.Site(context.Background(), dir, races); {
+	var levels []*workbench.Level
+	for _, p := range races {
+		l, err := workbench.LevelOf(p)
+		if err != nil {
+			return exit.Because(exit.Software, err, "")
+		}
+		if l != nil {
+			levels = append(levels, l)
+		}
+	}
+	switch err := workbench.Site(context.Background(), dir, levels); {
 	case errors.Is(err, workbench.ErrNoSource):
 		return exit.Because(exit.Wrong, err, "run it in a clone, with Go installed, or leave --workbench out")
 	case err != nil:

@@ -3,6 +3,9 @@ package workbench
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/setnxlock/setnxlock/compat/race"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
@@ -11,60 +14,192 @@ import (
 // A Found is the answer to "find".
 type Found struct {
 	race.Report
-	Says string `json:"says"` // what was looked for, with which faults, and what was not
+	Answer string `json:"answer"` // in a line
+	Says   string `json:"says"`   // what was looked for, with which faults, and what was not
 }
 
 // room is how many states "find" looks at.
 const room = 5_000_000
 
-// furtherJumps are more than a level's schedule has: a word lets as much time pass as it says, and a jump ends where
+// graphStates is how many states around a race are known: by a level's hints, and where the explorer can't go.
+const graphStates = 400
+
+// furtherJumps are more than a race's schedule has: a word lets as much time pass as it says, and a jump ends where
 // something does.
 const furtherJumps = 3
 
-// find searches for a violation from the beginning: in a level of its invariant by its faults, elsewhere by the
-// faults and jumps of time of the question.
+// exclusion is the invariant that is looked at first: whether two can hold a lock is what its reader asks.
+const exclusion = "exclusion"
+
+// find searches for a violation from the beginning: of a race of the catalogue for its own, by its own faults, elsewhere
+// by the faults and jumps of time of the question.
 func (q Question) find(ctx context.Context, progress func(Progress)) (Found, error) {
-	read := q.read
 	if q.Race != "" {
-		read = q.level
+		return q.findRace(ctx, progress)
 	}
-	c, choices, err := read()
+	c, _, err := q.read()
 	if err != nil {
 		return Found{}, err
 	}
+	c.Faults, c.Ticks, c.Invariants = q.Faults, q.Ticks, []string{q.Check}
+	if q.Check != "" {
+		return explored(ctx, c, progress)
+	}
+	c.Invariants = []string{exclusion}
+	first, err := explored(ctx, c, progress)
+	if err == nil && first.Verdict == race.Violated {
+		return first, nil
+	}
+	c.Invariants = nil // and a lock without exclusion, of readers, has others
+	f, err := explored(ctx, c, progress)
+	if first.Verdict == race.Safe && f.Verdict == race.Violated {
+		f.Answer = "No two clients hold it at once within these bounds. But " + f.Answer
+	}
+	return f, err
+}
+
+// findRace does find for a race of the catalogue.
+func (q Question) findRace(ctx context.Context, progress func(Progress)) (Found, error) {
+	s, ok := catalogue.Find(q.Race)
+	if !ok || s.Expect.Violated == "" {
+		return Found{}, fmt.Errorf("race: %q is no race that breaks a lock", q.Race)
+	}
+	c := s.Run.Config
+	c.Invariants, c.Anyway, c.Locks = []string{s.Expect.Violated}, true, Locks()
+	choices, err := race.ParseWords(s.Run.Schedule)
+	if err != nil {
+		return Found{}, err
+	}
+	within, err := race.Within(c, choices)
+	jumps := slices.ContainsFunc(choices, func(c race.Choice) bool { return c.Verb == race.Jump })
+	for further := furtherJumps; err == nil && !jumps && further >= 0; further-- {
+		f, broke := explored(ctx, within, progress)
+		if ctx.Err() != nil {
+			return f, broke
+		}
+		if broke == nil && f.Verdict == race.Violated && f.Steps <= s.Expect.Step {
+			return f, nil
+		}
+		if within.Ticks == 0 || f.Verdict == race.Violated {
+			break
+		}
+		within.Ticks++
+	}
+	return nearby(c, choices) // it needs a fault, or a moment, that the explorer has not
+}
+
+// explored runs every order.
+func explored(ctx context.Context, c race.Config, progress func(Progress)) (Found, error) {
 	c.MaxStates, c.MaxMemory = room, 1<<30
 	if progress != nil {
 		c.Progress = func(s race.Stats) { progress(Progress{s.States, s.Depth, s.Elapsed.Seconds()}) }
 	}
-	further := furtherJumps
-	if q.Race == "" {
-		c.Invariants, c.Faults, c.Ticks, further = nil, q.Faults, q.Ticks, 0
-		if q.Check != "" {
-			c.Invariants = []string{q.Check}
-		}
-	} else if c, err = race.Within(c, choices); err != nil {
+	r, err := race.Explore(ctx, c)
+	if err != nil {
 		return Found{}, err
 	}
-	for {
-		r, err := race.Explore(ctx, c)
-		if further--; err != nil || r.Verdict != race.Safe || c.Ticks == 0 || further < 0 {
-			return Found{r.Report(), r.Looked.Says()}, err
-		}
-		c.Ticks++
+	if r.Trace != nil {
+		r.Trace, err = joined(c, *r.Trace)
 	}
+	return found(c, r, r.Looked.Says()), err
 }
 
-// level returns the configuration and the choices of a race.
-func (q Question) level() (race.Config, []race.Choice, error) {
-	s, ok := catalogue.Find(q.Race)
-	if !ok || s.Expect.Violated == "" {
-		return race.Config{}, nil, fmt.Errorf("race: %q is no level", q.Race)
+// nearby searches the states around a race that can be replayed and not explored: what goes wrong in it goes wrong at any
+// other of its moments, and nothing else does.
+func nearby(c race.Config, choices []race.Choice) (Found, error) {
+	g, err := race.Around(race.Schedule(c, choices), graphStates, c.Locks)
+	if err != nil {
+		return Found{}, err
 	}
-	c := s.Run.Config
-	c.Invariants, c.Anyway = []string{s.Expect.Violated}, true
-	choices, err := race.ParseWords(s.Run.Schedule)
-	if err == nil {
-		c.Locks, err = catalogue.With(Locks(), c.Algorithm)
+	way, err := race.ParseWords(strings.Join(shortest(g, c.Invariants[0]), " "))
+	if err != nil {
+		return Found{}, err
 	}
-	return c, choices, err
+	at, err := At(c, way)
+	var faults []string
+	for _, c := range choices {
+		if c.Verb != race.Step && c.Verb != race.Run {
+			faults = append(faults, c.String())
+		}
+	}
+	says := "Looked for " + c.Invariants[0] + " near this race, with its own " + strings.Join(faults, ", ") + " at any moment, and nothing else that goes wrong."
+	return found(c, race.Result{Verdict: race.Violated, States: len(g.States), Trace: &at.Trace}, says), err
+}
+
+// joined is a run in the steps of a reader, for whom time that passes is one card: the explorer stops it wherever
+// something changes.
+func joined(c race.Config, t race.Trace) (*race.Trace, error) {
+	_, choices, err := race.ParseSchedule(t.Schedule)
+	if err != nil {
+		return &t, err
+	}
+	made := choices[:0]
+	for _, c := range choices {
+		if n := len(made); n > 0 && c.Verb == race.Pass && made[n-1].Verb == race.Pass {
+			made[n-1].By += c.By
+		} else {
+			made = append(made, c)
+		}
+	}
+	at, err := At(c, made)
+	if err != nil || at.Trace.Verdict.Violated != t.Verdict.Violated {
+		return &t, nil // what it needs is a moment in between
+	}
+	return &at.Trace, nil
+}
+
+// shortest is a shortest way through a graph to where an invariant is broken, in words; nil: there is none.
+func shortest(g race.Graph, broken string) []string {
+	type place struct {
+		state int
+		words []string
+	}
+	seen := make([]bool, len(g.States))
+	for next := []place{{}}; len(next) > 0; next = next[1:] {
+		at := next[0]
+		if g.States[at.state].Broken == broken {
+			return at.words
+		}
+		for _, word := range slices.Sorted(maps.Keys(g.States[at.state].To)) {
+			if to := g.States[at.state].To[word]; !seen[to] {
+				seen[to] = true
+				next = append(next, place{to, append(at.words[:len(at.words):len(at.words)], word)})
+			}
+		}
+	}
+	return nil
+}
+
+// named is the name of an algorithm for a reader, without the lines of a lock of his own.
+func named(algorithm string) string {
+	list := strings.Split(algorithm, "+")
+	for i, name := range list {
+		if strings.HasPrefix(name, catalogue.Form) {
+			list[i] = "a lock of your own"
+		}
+	}
+	return strings.Join(list, " with ")
+}
+
+// steps counts.
+func steps(n int) string {
+	if n == 1 {
+		return "1 step"
+	}
+	return fmt.Sprint(n, " steps")
+}
+
+// found says what a search has found.
+func found(c race.Config, r race.Result, says string) Found {
+	f := Found{Report: r.Report(), Says: says}
+	who := named(c.Algorithm)
+	switch r.Verdict {
+	case race.Violated:
+		f.Answer = fmt.Sprintf("%s breaks %s in %s.", who, f.Violated, steps(f.Steps))
+	case race.Safe:
+		f.Answer = fmt.Sprintf("Nothing breaks within these bounds: %s.", who)
+	default:
+		f.Answer = fmt.Sprintf("Nothing broke before there was no room for more %s: this proves nothing.", r.Bound)
+	}
+	return f
 }

@@ -44,18 +44,19 @@ var ErrNoSource = errors.New("the workbench is compiled by the go command from a
 
 const program = "github.com/setnxlock/setnxlock/cmd/setnxlock/internal/workbench/wasm"
 
-// A Level is a race of the course as a game.
+// A Level is a race as a game.
 type Level struct {
-	Name      string     `json:"name"`
-	Title     string     `json:"title"`
-	Objective string     `json:"objective"`
-	Text      string     `json:"text"`
-	Goal      string     `json:"goal"` // the invariant to be broken
-	Head      string     `json:"head"` // of its schedules, before the colon
-	Fix       string     `json:"fix"`
-	Survives  *Survivor  `json:"survives,omitempty"`
-	Exercise  *Marked    `json:"exercise,omitempty"`
-	Graph     race.Graph `json:"graph"`
+	No        int         `json:"no,omitempty"` // in the course, from 1; 0: it is of the archive
+	Name      string      `json:"name"`
+	Title     string      `json:"title"`
+	Objective string      `json:"objective"`
+	Text      string      `json:"text"`
+	Goal      string      `json:"goal"` // the invariant to be broken
+	Head      string      `json:"head"` // of its schedules, before the colon
+	Fix       string      `json:"fix"`
+	Survives  *Survivor   `json:"survives,omitempty"`
+	Exercise  *Marked     `json:"exercise,omitempty"`
+	Graph     *race.Graph `json:"graph,omitempty"` // in the course: what its hints know
 }
 
 // A Survivor is the same race on a lock that survives it.
@@ -64,16 +65,30 @@ type Survivor struct {
 	Schedule  string `json:"schedule"`
 }
 
-// graphStates is how many states of a level its hints know.
-const graphStates = 400
-
-// levelOf makes a level of a race.
-func levelOf(p pages.Page) (l Level, err error) {
+// LevelOf makes a level of a race with a violation; nil of another.
+func LevelOf(p pages.Page) (*Level, error) {
 	t := p.Trace
+	if t.Verdict.Violated == "" {
+		return nil, nil
+	}
 	head, _, _ := strings.Cut(t.Schedule, " :")
 	l = Level{
 		Name: t.Scenario, Title: t.Title, Objective: t.Objective, Text: t.Text,
 		Goal: t.Verdict.Violated, Head: head, Fix: t.Argument.Fix,
+	}
+	if p.Lecture > 0 {
+		graph, err := race.Around(t.Schedule, graphStates, Locks())
+		if err != nil {
+			return nil, err
+		}
+		l.No, l.Graph = p.Order, &graph
+	}
+	if p.Exercise != "" {
+		m, err := marked(t.Scenario, "")
+		if err != nil {
+			return nil, err
+		}
+		l.Exercise = &m
 	}
 	if p.Survives != nil {
 		l.Survives = &Survivor{p.Survives.Algorithm, p.Survives.Schedule}

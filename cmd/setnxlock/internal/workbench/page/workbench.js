@@ -11,6 +11,7 @@ const element = (name, text, attributes = {}) => {
   return e
 }
 const upper = s => s[0].toUpperCase() + s.slice(1)
+const counted = n => n + (n === 1 ? ' step' : ' steps')
 const seconds = ms => ms / 1000 + 's'
 // unbroken is code whose words are not torn behind a hyphen, as those of pages.Words.
 const unbroken = code => code.split(/(\s+)/).map(w => /^\s|^[\p{L}\d]*$/u.test(w) || w.length > 36 ? w : element('span', w, {class: 'word'}))
@@ -107,6 +108,7 @@ let second = ''     // the lock in grey that was chosen
 let others = []     // what else can be done there; null: not known yet
 let redone = []     // words that were undone, the last first
 let level = null
+let led = ''        // the schedule that a search has led to
 let compared = ''   // the schedule that the survivors were asked for
 let keys = {}       // what each does, by its name
 let turn = 0        // counts the states shown: what was looked up for an older one is dropped
@@ -118,8 +120,10 @@ const join = (head, words) => [head, ':', ...words].join(' ')
 const head = () => headOf(state.trace.schedule)
 const words = () => wordsOf(state.trace.schedule)
 // An address is a schedule, after what the page is to be: #embed= has the board alone, #exercise= its exercise, too.
-const WHOLE = /^#?(?:(embed|exercise|embed,exercise)=)?/
+// A race's name there says which it is of those that begin alike.
+const WHOLE = /^#?(?:((?:(?:embed|exercise|\w+\/[\w.-]+),?)+)=)?/
 const modes = (WHOLE.exec(location.hash)[1] ?? '').split(',')
+let named = modes.find(m => m.includes('/'))
 const embedded = modes.includes('embed')
 let exercising = modes.includes('exercise')
 const clean = address => { try { return decodeURIComponent(address.replace(WHOLE, '')) } catch { return '' } }
@@ -156,10 +160,15 @@ function keepFocus(drawing) {
 // go goes to a schedule, after the moves before.
 const go = (schedule, how) => queue(() => show(schedule, how))
 
+const levelOf = head => LEVELS.find(l => l.head === head && l.name === named) || LEVELS.find(l => l.head === head) || null
+
 // show is a move. The reader stays where he is if there is no such state.
 async function show(schedule, {keep = false, silent = false} = {}) {
-  const at = await explorer.ask({do: 'at', schedule, second: second || (LEVELS.find(l => l.head === headOf(schedule))?.survives?.algorithm ?? '')})
+  const at = await explorer.ask({do: 'at', schedule, second: second || (levelOf(headOf(schedule))?.survives?.algorithm ?? '')})
   turn++
+  const other = state && headOf(at.trace.schedule) !== head()
+  if (other || !at.trace.events) forget()
+  if (other) { exercising = false; $('guide').open = false }
   trouble = ''
   stale = true
   at.code ??= []
@@ -170,10 +179,19 @@ async function show(schedule, {keep = false, silent = false} = {}) {
   if (at.second) at.second.trace.events ??= []
   state = at
   others = null
-  level = LEVELS.find(l => l.head === head()) || null
-  const hash = '#' + (embedded ? modes.join() + '=' : '') + encodeURIComponent(at.trace.schedule)
+  level = levelOf(head())
+  if (level?.name !== named) named = ''
+  const is = [embedded && 'embed', exercising && 'exercise', named].filter(Boolean).join()
+  const hash = '#' + (is && is + '=') + encodeURIComponent(at.trace.schedule)
   if (!silent && hash !== location.hash) history[embedded ? 'replaceState' : 'pushState'](null, '', hash) // a frame adds nothing to its page's history
   return true
+}
+
+// forget drops what was answered of another lock, or of steps that are gone.
+function forget() {
+  stop()
+  led = ''
+  $('progress').replaceChildren()
 }
 
 // lookAround finds out what else can be done here, in a Worker of its own: it takes many replays,
@@ -343,9 +361,9 @@ function drawGuide() {
   const t = state.trace, tap = matchMedia('(pointer: coarse)').matches ? 'tap' : 'click', broken = t.verdict.violated
   const waits = t.clients.some((c, i) => !state.steps.some(o => o.word === 'C' + (i + 1)))
   document.documentElement.classList.toggle('coarse', tap === 'tap')
-  $('leveltitle').textContent = level ? 'Level ' + (LEVELS.indexOf(level) + 1) + ': ' + (broken ? upper(level.title) + '.' : '') : '' // a title tells the answer
+  $('leveltitle').textContent = level ? (level.no ? 'Level ' + level.no : level.name) + ': ' + (broken ? upper(level.title) + '.' : '') : '' // a title tells the answer
   $('leveltext').textContent = level ? level.text : ''
-  $('hint').hidden = !level
+  $('hint').hidden = !level?.graph
   $('task').hidden = !level?.exercise
   exercising &&= !!level?.exercise
   $('task').setAttribute('aria-pressed', exercising)
@@ -593,8 +611,8 @@ async function survivors() {
   const broke = state.trace, box = $('compare')
   if (!broke.verdict.violated) return
   let list
-  try { list = await search({do: 'survivors', schedule: broke.schedule}) } catch (err) { $('progress').textContent = err.message; return }
-  $('progress').textContent = ''
+  try { list = await search({do: 'survivors', schedule: broke.schedule}) } catch (err) { if (state.trace === broke) $('progress').textContent = err.message; return }
+  $('progress').replaceChildren()
   const good = list.filter(f => f.holds), bad = list.filter(f => !f.holds)
   box.hidden = false
   compared = broke.schedule
@@ -644,33 +662,20 @@ const progress = () => { try { return JSON.parse(localStorage.getItem('setnxlock
 
 function drawLevels() {
   const done = progress()
-  $('levellist').replaceChildren(...LEVELS.map(l => {
+  $('levellist').replaceChildren(...LEVELS.filter(l => l.no).map(l => {
     const li = element('li'), b = element('button', done[l.name] ? upper(l.title) : l.objective)
     b.onclick = () => begin(l)
-    li.append(b, done[l.name] ? ' ✓ in ' + done[l.name] + ' steps' : '')
+    li.append(b, done[l.name] ? ' ✓ in ' + counted(done[l.name]) : '')
     return li
   }))
 }
 
 async function begin(l) {
   $('levels').open = false
-  allow(l)
+  named = l.name
   second = ''
   await go(join(l.head, []))
   scrollTo(0, 0)
-}
-
-// allow sets what a search looks at to what the level's own steps have.
-function allow(l) {
-  const words = [...new Set(l.graph.states.flatMap(s => Object.keys(s.to)))], has = r => words.some(w => r.test(w))
-  $('ticks').value = has(/^\+/) ? 3 : 0
-  const wants = {LostReplies: /^C\d-$/, LostRequests: /sever$/, LateRequests: /delay$/, Cuts: /cut$/, Refusals: /refuse/, Restart: /restart$/, Failover: /failover$/, Evict: /evict$/, Crash: /crash$/, Unreaped: /~$|reap$/}
-  for (const i of document.querySelectorAll('[data-fault]')) {
-    const on = has(wants[i.dataset.fault])
-    if (i.type === 'checkbox') i.checked = on
-    else i.value = on ? 1 : 0
-  }
-  $('check').value = [...$('check').options].some(o => o.value === l.goal) ? l.goal : ''
 }
 
 // drawSolved is what is told afterwards: the shortest, the fix, the lock that survives.
@@ -684,16 +689,16 @@ function drawSolved(v) {
   }
   const box = $('after')
   box.hidden = false
-  const way = distance(level, 0)
+  const way = level.graph ? distance(level, 0) : null
   const best = way === null ? '' : level.graph.cut ? ' It can be done in ' + way + '.' : way < v.step ? ' The shortest way with these steps has ' + way + '.' : ' There is no shorter way with these steps.'
-  box.replaceChildren(element('h2', 'Solved, in ' + v.step + ' steps.' + best), element('p', level.fix))
+  box.replaceChildren(element('h2', 'Solved, in ' + counted(v.step) + '.' + best), element('p', level.fix))
   if (level.survives) {
     const b = element('button', 'The same race on ' + level.survives.algorithm + ', which survives it')
     b.onclick = () => survivor(level)
     box.append(b)
   }
   const next = LEVELS[LEVELS.indexOf(level) + 1]
-  if (next) {
+  if (level.no && next?.no) {
     const b = element('button', 'Next level', {title: next.objective})
     b.onclick = () => begin(next)
     b.id = 'next'
@@ -724,7 +729,7 @@ function distance({graph, goal}, from) {
 
 // hint is exact for the steps that the level offers, which were all run when the page was made.
 function hint() {
-  if (!level) return
+  if (!level?.graph) return
   const graph = level.graph, path = [0]
   for (const w of words()) {
     const to = graph.states[path[path.length - 1]].to[w]
@@ -733,14 +738,13 @@ function hint() {
   }
   const off = words().length + 1 - path.length // words that the level has not
   const say = text => { $('hinttext').textContent = text }
-  const plural = n => n + (n === 1 ? ' step' : ' steps')
   for (let back = 0; back < path.length; back++) {
     const n = distance(level, path[path.length - 1 - back])
     if (n === null) continue
     if (n === 0) return say('You are there.')
-    if (off + back === 0) return say(level.goal + ' is ' + plural(n) + ' away' + (graph.cut ? ', at the most.' : '.'))
-    if (off) return say('The steps of this level do not lead here: undo ' + (off + back) + ', then it is ' + plural(n) + ' away.')
-    return say((graph.cut ? 'No way from here was found' : level.goal + ' is not reachable from here') + ': undo ' + back + ', then it is ' + plural(n) + ' away.')
+    if (off + back === 0) return say(level.goal + ' is ' + counted(n) + ' away' + (graph.cut ? ', at the most.' : '.'))
+    if (off) return say('The steps of this level do not lead here: undo ' + (off + back) + ', then it is ' + counted(n) + ' away.')
+    return say((graph.cut ? 'No way from here was found' : level.goal + ' is not reachable from here') + ': undo ' + back + ', then it is ' + counted(n) + ' away.')
   }
   say('No way is known.')
 }
@@ -894,25 +898,24 @@ function stop() {
 }
 
 async function explore(leads) {
-  const schedule = join(head().replace(/ check=\S+/, ''), []), mine = turn // a reader who goes on is not led away
+  const of = head(), mine = turn // a reader who goes on is not led away
   let r
-  const asked = level ? {do: 'find', race: level.name} : {do: 'find', schedule, faults: faults(), ticks: Number($('ticks').value), check: $('check').value}
-  try { r = await search(asked) } catch (err) {
-    $('progress').textContent = err.message
+  try {
+    r = await search(level ? {do: 'find', race: level.name} : {do: 'find', schedule: join(of.replace(/ check=\S+/, ''), []), faults: faults(), ticks: Number($('ticks').value), check: $('check').value})
+  } catch (err) {
+    if (of === head()) $('progress').textContent = err.message
     return
   }
-  const counts = r.states.toLocaleString('en') + ' states, ' + r.seconds.toFixed(1) + ' s. '
-  const who = headOf(schedule).split(' ').slice(0, 2).join(' on Redis ')
-  if (r.verdict === 'holds') { $('progress').textContent = counts + 'Nothing breaks within these bounds: ' + who + '. ' + r.says; return }
-  if (r.verdict === 'bound') { $('progress').textContent = counts + 'Nothing broke before there was no room for more ' + r.bound + ': this proves nothing. ' + r.says; return }
-  $('progress').textContent = counts + 'No: ' + who + ' breaks ' + r.violated + ' in ' + r.steps + ' steps at the least. ' + r.says
-  if (leads && mine === turn) await go(r.schedule)
-  else {
-    const b = element('button', 'show them')
-    b.type = 'button'
-    b.onclick = () => go(r.schedule)
-    $('progress').append(' ', b)
-  }
+  if (of !== head()) return // it is no answer for another lock
+  const more = element('details'), all = element('p', r.says + ' ' + r.states.toLocaleString('en') + ' states, ' + r.seconds.toFixed(1) + ' s.')
+  more.append(element('summary', 'what was tried'), all)
+  $('progress').replaceChildren(r.answer + ' ', more)
+  if (r.verdict !== 'violated') return
+  led = r.schedule
+  if (leads && mine === turn) return go(led)
+  const b = element('button', 'show them', {type: 'button'})
+  b.onclick = () => go(r.schedule)
+  more.before(b, ' ')
 }
 
 // The page.
@@ -1007,7 +1010,7 @@ function bind() {
     box.textContent = 'The explorer searches …'
     let r
     try { r = await search({do: 'pair', pair: [$('fleet1').value, $('fleet2').value]}) } catch (err) { box.textContent = err.message; return }
-    $('progress').textContent = ''
+    $('progress').replaceChildren()
     box.replaceChildren(element('p', (r.safe ? 'Yes, within the bounds of docs/mixing.md: no two clients hold it at once, and nobody is stuck.' : 'No.') + ' ' + r.states.toLocaleString('en') + ' states.'))
     for (const s of r.says) {
       const p = element('p', s.text + ' '), b = element('button', 'show it', {type: 'button'})

@@ -55,6 +55,7 @@ func TestIsItSafe(t *testing.T) {
 		{"tx:classic/never 2.4 2x1 : C1", "But tx:classic/never breaks progress in 2 steps.", all},
 		{"tx:guarded 2.4 2x1 :", "Nothing breaks within these bounds: tx:guarded.", all},
 		{"getset:classic 2.4 2x3 :", "getset:classic breaks exclusion in 8 steps.", "Looked for exclusion, in every order"}, // and a jump of time is one step
+		{catalogue.FormName("SET KEY TOKEN NX EX TTL\nOK = mine\nrelease\nCOMPARE-AND-DELETE KEY TOKEN") + " 7.0 2x2 :", "Nothing breaks within these bounds: a lock of your own.", all},
 		{"other/endless 2.4 2x2 check=exclusion :", "other/endless breaks exclusion in ", "Looked for exclusion, in every order"},
 	} {
 		f, refused := asked[Found](t, Question{Do: "find", Schedule: x.schedule, Faults: race.Faults{LostReplies: 1, Crash: true}, Ticks: 2})

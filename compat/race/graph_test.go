@@ -10,7 +10,7 @@ import (
 // The graph around a schedule holds its states, and other ways; of a large one the nearest part.
 func TestAround(t *testing.T) {
 	const schedule = `broken/del-setnx 2.4 2x1 given="SET {key} t=-2s" check=exclusion : C1 C2 C1 C2 C1 C1 C2 C2`
-	g := must.Get(Around(schedule, 400, plan.Broken()))(t)
+	g := must.Get(Around(schedule, 400, plan.Broken(), nil))(t)
 	_, choices, err := ParseSchedule(schedule)
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func TestAround(t *testing.T) {
 	if broken < 2 || branches < 10 || g.Cut {
 		t.Errorf("%d states, %d broken, %d with a choice, cut: %v", len(g.States), broken, branches, g.Cut)
 	}
-	few, err := Around(schedule, 12, plan.Broken())
+	few, err := Around(schedule, 12, plan.Broken(), nil)
 	if err != nil || len(few.States) != 12 || !few.Cut {
 		t.Errorf("a part of a graph: %+v %v", few, err)
 	}

@@ -225,7 +225,7 @@ func (s *site) races(w *markup.Writer, title string, lecture int) {
 		w.With(`<p><i>%s</i></p>`, e.Trace.Objective)
 		w.Put(`</div><p class="verdict">`)
 		if v := e.Trace.Verdict; v.Violated != "" {
-			w.Put("<b>✗ breaks %s</b> at step %d", v.Violated, v.Step)
+			w.Put("<b>✗ breaks %s</b> at step %d of %d", v.Violated, v.Step, len(e.Trace.Events))
 		} else {
 			w.Put("✓ holds")
 		}

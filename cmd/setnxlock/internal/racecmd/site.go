@@ -96,7 +96,11 @@ func (a *app) site(dir string, s site) error {
 
 // workbench writes the page with the explorer, the course as its levels, and the archive.
 func (a *app) workbench(dir string, races []pages.Page) error {
-	var levels []*workbench.Level
+	opening, err := workbench.Opening()
+	if err != nil {
+		return exit.Because(exit.Software, err, "")
+	}
+	levels := []*workbench.Level{opening}
 	for _, p := range races {
 		l, err := workbench.LevelOf(p)
 		if err != nil {

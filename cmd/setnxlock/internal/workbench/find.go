@@ -24,6 +24,9 @@ const room = 5_000_000
 // graphStates is how many states around a race are known: by a level's hints, and where the explorer can't go.
 const graphStates = 400
 
+// openingStates are more than the opening has: a beginner goes anywhere.
+const openingStates = 3000
+
 // furtherJumps are more than a race's schedule has: a word lets as much time pass as it says, and a jump ends where
 // something does.
 const furtherJumps = 3
@@ -60,13 +63,7 @@ func (q Question) find(ctx context.Context, progress func(Progress)) (Found, err
 
 // findRace does find for a race of the catalogue.
 func (q Question) findRace(ctx context.Context, progress func(Progress)) (Found, error) {
-	s, ok := catalogue.Find(q.Race)
-	if !ok || s.Expect.Violated == "" {
-		return Found{}, fmt.Errorf("race: %q is no race that breaks a lock", q.Race)
-	}
-	c := s.Run.Config
-	c.Invariants, c.Anyway, c.Locks = []string{s.Expect.Violated}, true, Locks()
-	choices, err := race.ParseWords(s.Run.Schedule)
+	c, choices, most, err := recorded(q.Race)
 	if err != nil {
 		return Found{}, err
 	}
@@ -77,7 +74,7 @@ func (q Question) findRace(ctx context.Context, progress func(Progress)) (Found,
 		if ctx.Err() != nil {
 			return f, broke
 		}
-		if broke == nil && f.Verdict == race.Violated && f.Steps <= s.Expect.Step {
+		if broke == nil && f.Verdict == race.Violated && f.Steps <= most {
 			return f, nil
 		}
 		if within.Ticks == 0 || f.Verdict == race.Violated {
@@ -87,6 +84,28 @@ func (q Question) findRace(ctx context.Context, progress func(Progress)) (Found,
 	}
 	return nearby(c, choices) // it needs a fault, or a moment, that the explorer has not
 }
+
+// recorded is what is known of a race of the catalogue, or of the opening: how it begins, a way to break it, and its steps.
+func recorded(name string) (c race.Config, choices []race.Choice, steps int, err error) {
+	if name == openingName {
+		c, choices, err = race.ParseSchedule(opening)
+		steps = len(choices)
+	} else if s, ok := catalogue.Find(name); ok && s.Expect.Violated != "" {
+		c, steps = s.Run.Config, s.Expect.Step
+		c.Invariants = []string{s.Expect.Violated}
+		choices, err = race.ParseWords(s.Run.Schedule)
+	} else {
+		err = fmt.Errorf("race: %q is no race that breaks a lock", name)
+	}
+	c.Anyway, c.Locks = true, Locks()
+	return c, choices, steps, err
+}
+
+// The game that the page begins with is the lock of the SETNX page.
+const (
+	openingName = "opening"
+	opening     = "getset:classic 2.4 2x3 check=exclusion : C1 C1 +10.001s C2 C2 C2 C1 C1"
+)
 
 // explored runs every order.
 func explored(ctx context.Context, c race.Config, progress func(Progress)) (Found, error) {
@@ -107,7 +126,7 @@ func explored(ctx context.Context, c race.Config, progress func(Progress)) (Foun
 // nearby searches the states around a race that can be replayed and not explored: what goes wrong in it goes wrong at any
 // other of its moments, and nothing else does.
 func nearby(c race.Config, choices []race.Choice) (Found, error) {
-	g, err := race.Around(race.Schedule(c, choices), graphStates, c.Locks)
+	g, err := race.Around(race.Schedule(c, choices), graphStates, c.Locks, nil)
 	if err != nil {
 		return Found{}, err
 	}

@@ -77,7 +77,11 @@ func LevelOf(p pages.Page) (*Level, error) {
 		Goal: t.Verdict.Violated, Head: head, Fix: t.Argument.Fix,
 	}
 	if p.Lecture > 0 {
-		graph, err := race.Around(t.Schedule, graphStates, Locks())
+		limit := graphStates
+		if t.Scenario == openingName {
+			limit = openingStates
+		}
+		graph, err := race.Around(t.Schedule, limit, Locks(), cardOf(t.Schedule))
 		if err != nil {
 			return nil, err
 		}
@@ -103,20 +107,32 @@ func LevelOf(p pages.Page) (*Level, error) {
 	return l, err
 }
 
-// Site writes the workbench into the folder of a pages.Site: Page, and Engine, the explorer compiled by the go command
-// from the working directory's module. Its levels are the races of the course. ErrNoSource says that it can't.
-func Site(ctx context.Context, dir string, races []pages.Page) error {
-	var levels []Level
-	for _, p := range races {
-		if p.Lecture == 0 || p.Trace.Verdict.Violated == "" {
-			continue
+// cardOf lets time pass in a level's graph as the card of time does.
+func cardOf(schedule string) func([]race.Choice, race.Trace) []race.Choice {
+	c, _, _ := Question{Schedule: schedule}.read() // it has been read before
+	return func(way []race.Choice, at race.Trace) []race.Choice {
+		if d, ok := (Position{c, way, at}).Deadline(); ok {
+			return []race.Choice{{Verb: race.Pass, By: d.By}}
 		}
-		l, err := levelOf(p)
-		if err != nil {
-			return err
-		}
-		levels = append(levels, l)
+		return nil
 	}
+}
+
+// Opening is the game that the page begins with, as the first of its levels.
+func Opening() (*Level, error) {
+	p, err := Question{Schedule: opening}.position()
+	if err != nil {
+		return nil, err
+	}
+	p.Trace.Scenario, p.Trace.Title = openingName, "the lock of the SETNX page"
+	p.Trace.Objective = "Make two clients hold the lock at once."
+	p.Trace.Text = "The value is the time at which the lease ends, and the server knows no other end. Whoever finds it past takes the lock over. A release compares, and then deletes."
+	return LevelOf(pages.Page{Trace: p.Trace, Lecture: 1})
+}
+
+// Site writes the workbench into the folder of a pages.Site: Page, and Engine, the explorer compiled
+// by the go command from the working directory's module. ErrNoSource says that it can't.
+func Site(ctx context.Context, dir string, levels []*Level) error {
 	module, err := engine(ctx)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/race/internal/plan"
+	"github.com/setnxlock/setnxlock/compat/race/internal/trace"
 )
 
 // A Graph is the states around a run, and where each choice leads. States[0] is the beginning.
@@ -21,10 +22,11 @@ type GraphState struct {
 	Broken string         `json:"broken,omitempty"` // the invariant that is; no choice leads on from there
 }
 
-// Around returns the graph around a schedule: from each reachable state, every client's next step, and
-// the schedule's faults and jumps of time as often as they stand in it. Of more than limit states it
-// has those of the schedule and the nearest to them. The algorithms are this module's, or of locks.
-func Around(schedule string, limit int, locks plan.Locks) (Graph, error) {
+// Around returns the graph around a schedule: from each reachable state, every client's next step, the
+// schedule's faults as often as they stand in it, and as many jumps of time: the schedule's, and those of
+// times (nil: none), which takes the run so far. Of more than limit states it has those of the schedule and
+// the nearest to them. The algorithms are this module's, or of locks.
+func Around(schedule string, limit int, locks plan.Locks, times func([]plan.Choice, trace.Trace) []plan.Choice) (Graph, error) {
 	c, choices, err := plan.ParseSchedule(schedule)
 	if err != nil {
 		return Graph{}, err
@@ -34,7 +36,7 @@ func Around(schedule string, limit int, locks plan.Locks) (Graph, error) {
 	if err != nil {
 		return Graph{}, err
 	}
-	g := &grapher{c: full, limit: limit, known: map[string]int{}}
+	g := &grapher{c: full, limit: limit, known: map[string]int{}, times: times}
 	g.offer(choices)
 	err = g.explore(choices)
 	return g.graph, err
@@ -49,22 +51,30 @@ type grapher struct {
 	graph Graph
 	known map[string]int // a state's number, by all that it is
 	extra []plan.Choice  // the faults and jumps of time that are offered, each once
-	often []int          // how often each may be chosen
+	often []int          // how often each may be chosen; of all jumps of time together the first
+	times func([]plan.Choice, trace.Trace) []plan.Choice
 }
 
 // offer finds the choices beside each client's next step.
 func (g *grapher) offer(choices []plan.Choice) {
+	g.extra, g.often = []plan.Choice{{Verb: plan.Pass}}, []int{0}
 	for _, c := range choices {
 		if c.Verb == plan.Step || c.Verb == plan.Run {
 			continue
 		}
-		n := slices.Index(g.extra, c)
-		if n < 0 {
-			n = len(g.extra)
+		if !slices.Contains(g.extra, c) {
 			g.extra, g.often = append(g.extra, c), append(g.often, 0)
 		}
-		g.often[n]++
+		g.often[g.budget(c)]++
 	}
+}
+
+// budget is the index in often of what a choice is taken from; -1: a client's step is taken from nothing.
+func (g *grapher) budget(c plan.Choice) int {
+	if c.Verb == plan.Pass {
+		return 0
+	}
+	return slices.Index(g.extra, c)
 }
 
 // A junction is a state that is still to be expanded, and the way to it.
@@ -76,13 +86,13 @@ type junction struct {
 // explore goes breadth first from all states of the trace.
 func (g *grapher) explore(choices []plan.Choice) error {
 	at := junction{left: g.often}
-	if _, _, err := g.visit(at); err != nil {
+	if _, _, _, err := g.visit(at); err != nil {
 		return err
 	}
 	next := []junction{at}
 	for _, c := range choices {
 		at = junction{append(slices.Clone(at.path), c), g.without(at.left, c)}
-		switch _, fresh, err := g.visit(at); {
+		switch _, _, fresh, err := g.visit(at); {
 		case errors.Is(err, errTooLarge): // a schedule of its own length
 			g.graph.Cut = true
 		case err != nil:
@@ -101,7 +111,7 @@ func (g *grapher) explore(choices []plan.Choice) error {
 
 // without returns the remaining extra choices after one of them, or after a client's step.
 func (g *grapher) without(left []int, c plan.Choice) []int {
-	n := slices.Index(g.extra, c)
+	n := g.budget(c)
 	if n < 0 {
 		return left
 	}
@@ -112,13 +122,13 @@ func (g *grapher) without(left []int, c plan.Choice) []int {
 
 // expand finds the ways on from a junction.
 func (g *grapher) expand(j junction, next *[]junction) error {
-	from, _, err := g.visit(j)
+	from, run, _, err := g.visit(j)
 	if err != nil || g.graph.States[from].Broken != "" {
 		return err
 	}
 	try := func(c plan.Choice, left []int) error {
 		to := junction{append(j.path[:len(j.path):len(j.path)], c), left}
-		n, fresh, err := g.visit(to)
+		n, _, fresh, err := g.visit(to)
 		if errors.As(err, new(Disabled)) {
 			return nil
 		}
@@ -140,8 +150,12 @@ func (g *grapher) expand(j junction, next *[]junction) error {
 			return err
 		}
 	}
-	for n, c := range g.extra {
-		if j.left[n] == 0 {
+	more := g.extra[1:]
+	if g.times != nil && j.left[0] > 0 {
+		more = slices.Concat(more, g.times(j.path, run))
+	}
+	for _, c := range more {
+		if j.left[g.budget(c)] == 0 {
 			continue
 		}
 		if err := try(c, g.without(j.left, c)); err != nil {
@@ -151,18 +165,18 @@ func (g *grapher) expand(j junction, next *[]junction) error {
 	return nil
 }
 
-// visit goes to a junction and returns its state's number, and whether it is new.
-func (g *grapher) visit(j junction) (n int, fresh bool, err error) {
+// visit goes to a junction and returns its state's number, the run there, and whether it is new.
+func (g *grapher) visit(j junction) (n int, run trace.Trace, fresh bool, err error) {
 	w, err := NewWorld(g.c)
 	if err != nil {
-		return 0, false, err
+		return 0, run, false, err
 	}
 	defer w.Close()
 	s := newNarrator(w)
 	var d = &Outcome{}
 	for _, c := range j.path {
 		if d, err = w.Apply(c); err != nil {
-			return 0, false, err
+			return 0, run, false, err
 		}
 		s.add(d)
 	}
@@ -177,14 +191,14 @@ func (g *grapher) visit(j junction) (n int, fresh bool, err error) {
 	}
 	key := fmt.Sprint(w.Identity(true), j.left, state.Broken, s.beliefs(d), storage)
 	if n, ok := g.known[key]; ok {
-		return n, false, nil
+		return n, s.trace, false, nil
 	}
 	if len(g.graph.States) == g.limit {
-		return 0, false, errTooLarge
+		return 0, run, false, errTooLarge
 	}
 	g.graph.States = append(g.graph.States, state)
 	g.known[key] = len(g.graph.States) - 1
-	return len(g.graph.States) - 1, true, nil
+	return len(g.graph.States) - 1, s.trace, true, nil
 }
 
 // Identity tells worlds apart: the server's content and connections, the clients' histories, the

@@ -12,6 +12,8 @@ const element = (name, text, attributes = {}) => {
 }
 const upper = s => s[0].toUpperCase() + s.slice(1)
 const counted = n => n + (n === 1 ? ' step' : ' steps')
+// nameOf names the locks of a run, each once; one of the reader's own without its lines.
+const nameOf = locks => [...new Set(locks.split('+'))].map(l => l.startsWith('form/') ? 'a lock of your own' : l).join(' + ')
 const seconds = ms => ms / 1000 + 's'
 // unbroken is code whose words are not torn behind a hyphen, as those of pages.Words.
 const unbroken = code => code.split(/(\s+)/).map(w => /^\s|^[\p{L}\d]*$/u.test(w) || w.length > 36 ? w : element('span', w, {class: 'word'}))
@@ -108,6 +110,7 @@ let second = ''     // the lock in grey that was chosen
 let others = []     // what else can be done there; null: not known yet
 let redone = []     // words that were undone, the last first
 let level = null
+let byHand = false  // the reader has made the last step, and no search had shown it
 let led = ''        // the schedule that a search has led to
 let compared = ''   // the schedule that the survivors were asked for
 let keys = {}       // what each does, by its name
@@ -163,7 +166,7 @@ const go = (schedule, how) => queue(() => show(schedule, how))
 const levelOf = head => LEVELS.find(l => l.head === head && l.name === named) || LEVELS.find(l => l.head === head) || null
 
 // show is a move. The reader stays where he is if there is no such state.
-async function show(schedule, {keep = false, silent = false} = {}) {
+async function show(schedule, {keep = false, silent = false, played = false} = {}) {
   const at = await explorer.ask({do: 'at', schedule, second: second || (levelOf(headOf(schedule))?.survives?.algorithm ?? '')})
   turn++
   const other = state && headOf(at.trace.schedule) !== head()
@@ -180,6 +183,7 @@ async function show(schedule, {keep = false, silent = false} = {}) {
   state = at
   others = null
   level = levelOf(head())
+  byHand = played && at.trace.schedule !== led
   if (level?.name !== named) named = ''
   const is = [embedded && 'embed', exercising && 'exercise', named].filter(Boolean).join()
   const hash = '#' + (is && is + '=') + encodeURIComponent(at.trace.schedule)
@@ -361,7 +365,7 @@ function drawGuide() {
   const t = state.trace, tap = matchMedia('(pointer: coarse)').matches ? 'tap' : 'click', broken = t.verdict.violated
   const waits = t.clients.some((c, i) => !state.steps.some(o => o.word === 'C' + (i + 1)))
   document.documentElement.classList.toggle('coarse', tap === 'tap')
-  $('leveltitle').textContent = level ? (level.no ? 'Level ' + level.no : level.name) + ': ' + (broken ? upper(level.title) + '.' : '') : '' // a title tells the answer
+  $('leveltitle').textContent = level ? (isOpening() ? '' : (level.no ? 'Level ' + level.no : level.name) + ': ') + (broken ? upper(level.title) + '.' : '') : '' // a title tells the answer
   $('leveltext').textContent = level ? level.text : ''
   $('hint').hidden = !level?.graph
   $('task').hidden = !level?.exercise
@@ -371,9 +375,9 @@ function drawGuide() {
   $('wide').href = '#' + encodeURIComponent(t.schedule)
   const what = broken ? 'Broken. See why below, and where the grey lock parts from it.'
     : exercising ? level.exercise.text
-    : level ? level.objective
-    : !t.events.length ? 'Now ' + tap + ' the card at the foot of C1’s lane: its message is delivered.'
-    : t.events.every(e => e.who === 'C1') ? 'C1 is at work. Go on with it, or ' + tap + ' the time card until its lease ends.'
+    : level && !isOpening() ? level.objective
+    : !t.events.length ? 'Make two clients hold the lock at once: you choose whose command runs next, what gets lost, when time passes. ' + upper(tap) + ' C1’s card.'
+    : isOpening() ? level.objective
     : waits ? 'One of them sends nothing now: another one’s turn, or time’s.'
     : 'Make two clients hold the lock at once: whose message comes next?'
   $('now').textContent = exercising ? level.exercise.text : what
@@ -531,9 +535,9 @@ function draw() {
   const t = state.trace, e = last(), server = e ? e.server : t.start
   const check = / check=(\w+)(?= |$)/.exec(head())
   if (looked !== (looked = head())) $('check').value = check && [...$('check').options].some(o => o.value === check[1]) ? check[1] : ''
-  if (!exercising) $('hinttext').textContent = ''
+  if (!exercising) $('hinttext').textContent = isOpening() && !t.verdict.violated ? advice().says : ''
   if (!t.schedule.startsWith(compared)) $('compare').hidden = true
-  $('setting').replaceChildren(t.algorithm.replace(/form\/[^+]*/g, 'a lock of your own') + ' · ' + (/^\d/.test(t.server) ? 'Redis ' : '') + t.server, element('span', ' · key ' + t.key + ' · lease ' + seconds(t.ttl_ms)))
+  $('setting').replaceChildren(nameOf(t.algorithm) + ' · ' + (/^\d/.test(t.server) ? 'Redis ' : '') + t.server, element('span', ' · key ' + t.key + ' · lease ' + seconds(t.ttl_ms)))
   $('count').textContent = 'step ' + t.events.length
   $('said').textContent = e ? sentence(e) : 'Nothing has run yet.'
   $('picture').innerHTML = state.picture // the engine escapes what stands in it
@@ -552,7 +556,7 @@ function draw() {
   const rows = [row('th', 'client', 'its clock', 'believes', 'sends next')]
   for (const c of t.clients) {
     const b = e && e.belief[c.name]
-    rows.push(row('td', c.name + (c.runs ? ' (' + c.runs + ')' : ''), seconds(b ? b.now_ms : c.skew_ms), believes(b), b ? b.next || '' : ''))
+    rows.push(row('td', c.name + (c.runs ? ' (' + nameOf(c.runs) + ')' : ''), seconds(b ? b.now_ms : c.skew_ms), believes(b), b ? b.next || '' : ''))
   }
   $('beliefs').replaceChildren(...rows)
   $('truth').textContent = 'On the server, at ' + seconds(e ? e.at_ms : 0) + ': ' + t.key + ' ' + keyText(server) +
@@ -639,7 +643,7 @@ async function survivors() {
 function drawBeside(box, broke, is, f) {
   const did = e => !e ? '' : (e.who === 'time' ? '' : e.who + ' ') + (e.cmd || e.note) + (e.lost ? ' ⇢ ' + e.lost + ' lost' : e.reply ? ' → ' + e.reply : '')
   const table = element('table'), parts = f.parts - 1
-  const head = row('th', '#', broke.algorithm, f.algorithm)
+  const head = row('th', '#', nameOf(broke.algorithm), f.algorithm)
   table.append(head)
   for (let n = 0; n < Math.max(broke.events.length, is.events.length); n++) {
     const r = row('td', n + 1, did(broke.events[n]), did(is.events[n]))
@@ -662,8 +666,8 @@ const progress = () => { try { return JSON.parse(localStorage.getItem('setnxlock
 
 function drawLevels() {
   const done = progress()
-  $('levellist').replaceChildren(...LEVELS.filter(l => l.no).map(l => {
-    const li = element('li'), b = element('button', done[l.name] ? upper(l.title) : l.objective)
+  $('levellist').replaceChildren(...LEVELS.filter(l => l.graph).map((l, i) => {
+    const li = element('li', undefined, {value: i}), b = element('button', i === 0 || done[l.name] ? upper(l.title) : l.objective)
     b.onclick = () => begin(l)
     li.append(b, done[l.name] ? ' ✓ in ' + counted(done[l.name]) : '')
     return li
@@ -672,7 +676,7 @@ function drawLevels() {
 
 async function begin(l) {
   $('levels').open = false
-  named = l.name
+  named = l.name.includes('/') ? l.name : ''
   second = ''
   await go(join(l.head, []))
   scrollTo(0, 0)
@@ -682,15 +686,14 @@ async function begin(l) {
 function drawSolved(v) {
   const done = progress()
   const before = done[level.name] || Infinity
-  if (v.step < before) {
+  if (byHand && v.step < before) {
     done[level.name] = v.step
     try { localStorage.setItem('setnxlock-levels', JSON.stringify(done)) } catch { /* nothing is kept then */ }
     drawLevels()
   }
   const box = $('after')
   box.hidden = false
-  const way = level.graph ? distance(level, 0) : null
-  const best = way === null ? '' : level.graph.cut ? ' It can be done in ' + way + '.' : way < v.step ? ' The shortest way with these steps has ' + way + '.' : ' There is no shorter way with these steps.'
+  const best = !level.graph ? '' : (n => n >= v.step ? level.graph.cut ? '' : ' There is no shorter way with these steps.' : ' It can be done in ' + n + '.')(way(level, 0).n)
   box.replaceChildren(element('h2', 'Solved, in ' + counted(v.step) + '.' + best), element('p', level.fix))
   if (level.survives) {
     const b = element('button', 'The same race on ' + level.survives.algorithm + ', which survives it')
@@ -698,7 +701,7 @@ function drawSolved(v) {
     box.append(b)
   }
   const next = LEVELS[LEVELS.indexOf(level) + 1]
-  if (level.no && next?.no) {
+  if (next?.no) {
     const b = element('button', 'Next level', {title: next.objective})
     b.onclick = () => begin(next)
     b.id = 'next'
@@ -715,21 +718,19 @@ async function survivor(of) {
   $('said').textContent = of.survives.algorithm + ' survives. ' + (n < is.length ? 'They part at step ' + (n + 1) + '. ' + sentence(is[n]) : '')
 }
 
-// distance is how many choices away the objective is from a state of a level's graph; null: nowhere.
-function distance({graph, goal}, from) {
-  let ring = [from], seen = new Set(ring)
+// way is how many choices away the objective is from a state of a level's graph, and the first of them; null: it is nowhere.
+function way({graph, goal}, from) {
+  let ring = [{at: from}], seen = new Set([from])
   for (let n = 0; ring.length; n++) {
-    if (ring.some(s => graph.states[s].broken === goal)) return n
-    const next = []
-    for (const s of ring) for (const to of Object.values(graph.states[s].to)) if (!seen.has(to)) { seen.add(to); next.push(to) }
-    ring = next
+    const there = ring.find(s => graph.states[s.at].broken === goal)
+    if (there) return {n, word: there.word}
+    ring = ring.flatMap(s => Object.entries(graph.states[s.at].to).filter(([, to]) => !seen.has(to) && seen.add(to)).map(([word, at]) => ({at, word: s.word || word})))
   }
   return null
 }
 
-// hint is exact for the steps that the level offers, which were all run when the page was made.
-function hint() {
-  if (!level?.graph) return
+// advice is exact for the steps that the level offers, which were all run when the page was made: how far it is, and what is next.
+function advice() {
   const graph = level.graph, path = [0]
   for (const w of words()) {
     const to = graph.states[path[path.length - 1]].to[w]
@@ -737,32 +738,44 @@ function hint() {
     path.push(to)
   }
   const off = words().length + 1 - path.length // words that the level has not
-  const say = text => { $('hinttext').textContent = text }
   for (let back = 0; back < path.length; back++) {
-    const n = distance(level, path[path.length - 1 - back])
-    if (n === null) continue
-    if (n === 0) return say('You are there.')
-    if (off + back === 0) return say(level.goal + ' is ' + counted(n) + ' away' + (graph.cut ? ', at the most.' : '.'))
-    if (off) return say('The steps of this level do not lead here: undo ' + (off + back) + ', then it is ' + counted(n) + ' away.')
-    return say((graph.cut ? 'No way from here was found' : level.goal + ' is not reachable from here') + ': undo ' + back + ', then it is ' + counted(n) + ' away.')
+    const to = way(level, path[path.length - 1 - back])
+    if (!to) continue
+    if (off + back === 0) return {says: counted(to.n) + ' to go' + (graph.cut ? ', at the most.' : '.'), word: to.word}
+    return {says: 'No way on from here is known: undo ' + (off + back) + ', then ' + counted(to.n) + ' to go.'}
   }
-  say('No way is known.')
+  return {says: 'No way is known.'}
 }
+
+// hint says how far it is; asked again, which card is next.
+let hinted = -1
+function hint() {
+  if (!level?.graph || state.trace.verdict.violated) return
+  const {says, word} = advice(), [who, what] = (word ?? '').split('.')
+  const next = !word ? '' : word === state.time[0]?.word ? ' Next: the card of time.' : /^C\d$/.test(word) ? ' Next: ' + word + '’s card.'
+    : ' Next: ' + (word[0] === '+' ? word.slice(1) + ', behind the ⋯ of time.' : (what || 'its reply is lost') + ', behind the ⋯ of ' + (who[0] === 'C' ? who.slice(0, 2) : 'the server') + '.')
+  $('hinttext').textContent = says + (hinted === turn || isOpening() ? next : '')
+  hinted = turn
+}
+
+// isOpening: the game that the page begins with says at each step how far it is.
+const isOpening = () => level === LEVELS[0]
 
 // Moves.
 
-const choose = word => queue(() => show(join(head(), [...words(), word])))
+const choose = word => { $('guide').open = false; return queue(() => move(word)) }
+const move = word => show(join(head(), [...words(), word]), {played: true})
 
 // either makes the first of some moves that can be made.
 const either = (...list) => queue(async () => {
   for (const word of list.slice(0, -1)) {
-    try { return await show(join(head(), [...words(), word])) } catch { /* the next one */ }
+    try { return await move(word) } catch { /* the next one */ }
   }
-  return show(join(head(), [...words(), list[list.length - 1]]))
+  return move(list[list.length - 1])
 })
 
 // pass lets time pass until something ends, or a second.
-const pass = () => queue(() => state.time.length && show(join(head(), [...words(), state.time[0].word])))
+const pass = () => queue(() => state.time.length && move(state.time[0].word))
 
 // What is typed of a move: + and a time, or what becomes of whose message.
 let begun = ''
@@ -855,7 +868,7 @@ async function readLog(text, key = '') {
   told.append(...(log.says ?? []).map(s => element('li', s)))
   const way = element('p')
   if (log.way) {
-    const on = element('button', 'Go on from step ' + log.way.step + ' in the explorer')
+    const on = element('button', 'Go on in the explorer from step ' + log.way.step + ' of the log, which is its step ' + wordsOf(log.way.schedule).length)
     on.onclick = () => { go(log.way.schedule); scrollTo(0, 0) }
     way.append(on)
   }
@@ -970,6 +983,7 @@ function bind() {
   $('find').onclick = () => explore(true)
   $('safe').onclick = () => explore(false)
   $('stop').onclick = stop
+  $('said').onclick = () => $('said').classList.toggle('whole')
   $('undo').onclick = undo
   $('redo').onclick = redo
   $('reset').onclick = reset
@@ -1075,7 +1089,7 @@ async function main() {
   drawLevels()
   if (embedded) { $('wide').hidden = false; $('wide').target = '_blank' }
   const two = /^fleets=([^+]+)\+([^+]+)$/.exec(clean(location.hash)), wanted = two ? '' : clean(location.hash)
-  const first = 'getset:classic 2.4 2x3 check=exclusion :'
+  const first = LEVELS[0].head + ' :'
   if (!await go(wanted || first, {silent: !wanted})) {
     const why = $('said').textContent
     await go(first)

@@ -156,12 +156,13 @@ func other(t race.Trace, workbench string) markup.HTML {
 	game := Fragment(head + " :")
 	race, embed := game, "embed="+game
 	if t.Verdict.Violated != "" { // others may begin alike: the name says which of them it is
-		race, embed = t.Scenario+"="+game, "embed,"+t.Scenario+"="+game
+		race = t.Scenario + "=" + game
+		embed = "embed," + race
 	}
 	var w markup.Writer
-	w.Put("<p id=\"other\">What if something else came next? ")
+	w.Put("<p id=\"other\">Play it yourself: ")
 	if workbench != "" {
-		w.Put("<a href=\"%s\">Make it happen in the workbench</a>", workbench+"#"+race)
+		w.Put("<a href=\"%s\">in the workbench</a>", workbench+"#"+race)
 		w.Put(" <button id=\"play\" data-src=\"%s\">play it here</button>", workbench+"#"+embed)
 	} else {
 		play := "--algorithm " + t.Algorithm + " --server " + t.Server

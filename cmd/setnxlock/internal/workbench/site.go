@@ -109,7 +109,8 @@ func LevelOf(p pages.Page) (*Level, error) {
 
 // cardOf lets time pass in a level's graph as the card of time does.
 func cardOf(schedule string) func([]race.Choice, race.Trace) []race.Choice {
-	c, _, _ := Question{Schedule: schedule}.read() // it has been read before
+	c, _, _ := race.ParseSchedule(schedule) //nolint:errcheck // it has been read before
+	c.Locks = Locks()
 	return func(way []race.Choice, at race.Trace) []race.Choice {
 		if d, ok := (Position{c, way, at}).Deadline(); ok {
 			return []race.Choice{{Verb: race.Pass, By: d.By}}
@@ -120,14 +121,13 @@ func cardOf(schedule string) func([]race.Choice, race.Trace) []race.Choice {
 
 // Opening is the game that the page begins with, as the first of its levels.
 func Opening() (*Level, error) {
-	p, err := Question{Schedule: opening}.position()
+	t, err := race.ReplaySchedule(opening, Locks())
 	if err != nil {
 		return nil, err
 	}
-	p.Trace.Scenario, p.Trace.Title = openingName, "the lock of the SETNX page"
-	p.Trace.Objective = "Make two clients hold the lock at once."
-	p.Trace.Text = "The value is the time at which the lease ends, and the server knows no other end. Whoever finds it past takes the lock over. A release compares, and then deletes."
-	return LevelOf(pages.Page{Trace: p.Trace, Lecture: 1})
+	t.Scenario, t.Title, t.Objective = openingName, "the lock of the SETNX page", "Make two clients hold the lock at once."
+	t.Text = "The value is the time at which the lease ends. Whoever finds it past takes the lock over. A release compares, and then deletes."
+	return LevelOf(pages.Page{Trace: t, Lecture: 1})
 }
 
 // Site writes the workbench into the folder of a pages.Site: Page, and Engine, the explorer compiled

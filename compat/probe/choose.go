@@ -261,7 +261,12 @@ func usable(r Report, o Options) error {
 		return r.Refused
 	case !r.Writable:
 		return refuse(r, "it refuses writes, so that no lock can be taken", "it again when it accepts them")
-	case !o.Fence || r.Can(ability.Multi):
+	case !o.Fence:
+	case answer.Of(r.Answers[ability.Incr].Reply) == answer.Permission:
+		return o.denied(r.Answers[ability.Incr].Reply)
+	case !r.Can(ability.Incr) && r.Answers[ability.Incr].Verdict != ability.NotAsked:
+		return refuse(r, "it was not seen to count (INCR), so no fence can be had", "no fence")
+	case r.Can(ability.Multi):
 	case answer.Of(r.Answers[ability.Multi].Reply) != answer.Permission:
 		return refuse(r, "it has no MULTI, so the fence and the lock can't be had together", "no fence")
 	case !r.Can(ability.Scripts): // which could draw it

@@ -36,7 +36,7 @@ func TestRefusals(t *testing.T) {
 		{"NOPERM on a key", userPool(t, restricted, "keyless", "~other:*", "+@all"), compat.ErrDenied,
 			[]string{"refuses SET on \"app:k\": NOPERM", "ACL SETUSER … ~app:k*"}, []string{"refuses GET on \"app:setnxlock-probe-\": NOPERM", "does not cover keys that begin with \"app:\"", "~app:*"}},
 		{"NOPERM in a script", userPool(t, restricted, "scriptless", "~*", "+@all", "-incr"), compat.ErrDenied,
-			[]string{"refuses EVAL", "script", "docs/servers.md"}, []string{"it was not seen to count (INCR)", "use no fence"}},
+			[]string{"refuses EVAL", "script", "docs/servers.md"}, []string{"refuses INCR: NOPERM", "+incr"}},
 		{"a renamed command", poolOf(t, realredis.Start(t, "--rename-command", "EVALSHA", "")), compat.ErrUnsafeServer,
 			[]string{"'EVALSHA'", "since 2.6", "renamed or disabled", "use setlock.Watched, or give the command back its name"}, []string{"set:watch is taken instead of the better set:lua", "renamed or disabled", "EVALSHA"}},
 		{"a full server", poolOf(t, realredis.Start(t, "--maxmemory", "100kb", "--maxmemory-policy", "noeviction")), compat.ErrDenied,

@@ -157,11 +157,6 @@ func parseForm(text string) (formed, error) {
 			*list = append(*list, formStep{cmd: fields})
 		}
 	}
-	for i, s := range f.free {
-		if s.cmd[0] == compareAndDelete {
-			f.free[i].means = append(s.means, meaning{"0", "lost"})
-		}
-	}
 	if len(f.take) == 0 {
 		return f, errors.New("race: a lock of your own begins with the command that takes it")
 	}
@@ -276,15 +271,18 @@ func (f formed) run(c *protocol.Conn, steps []formStep, now time.Time, l protoco
 		if err != nil && !errors.Is(err, redis.ErrNil) {
 			return "", err
 		}
-		text := oldredis.Readable(reply)
+		text, outcome := oldredis.Readable(reply), "next"
+		if s.cmd[0] == compareAndDelete && text == "0" {
+			outcome = "lost"
+		}
 		for _, m := range s.means {
-			if !m.fits(text, l.Value, now) {
-				continue
-			}
-			if m.outcome == "next" {
+			if m.fits(text, l.Value, now) {
+				outcome = m.outcome
 				break
 			}
-			return m.outcome, nil
+		}
+		if outcome != "next" {
+			return outcome, nil
 		}
 	}
 	return "", nil

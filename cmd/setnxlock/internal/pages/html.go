@@ -154,16 +154,15 @@ func other(t race.Trace, workbench string) markup.HTML {
 	}
 	head, _, _ := strings.Cut(t.Schedule, " :")
 	game := Fragment(head + " :")
-	race, embed := game, "embed="+game
+	embed := "#embed="
 	if t.Verdict.Violated != "" { // others may begin alike: the name says which of them it is
-		race = t.Scenario + "=" + game
-		embed = "embed," + race
+		game, embed = t.Scenario+"="+game, "#embed,"
 	}
 	var w markup.Writer
 	w.Put("<p id=\"other\">Play it yourself: ")
 	if workbench != "" {
-		w.Put("<a href=\"%s\">in the workbench</a>", workbench+"#"+race)
-		w.Put(" <button id=\"play\" data-src=\"%s\">play it here</button>", workbench+"#"+embed)
+		w.Put("<a href=\"%s\">in the workbench</a>", workbench+"#"+game)
+		w.Put(" <button id=\"play\" data-src=\"%s\">play it here</button>", workbench+embed+game)
 	} else {
 		play := "--algorithm " + t.Algorithm + " --server " + t.Server
 		if t.Scenario != "" {

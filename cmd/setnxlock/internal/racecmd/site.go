@@ -94,23 +94,9 @@ func (a *app) site(dir string, s site) error {
 	return nil
 }
 
-// workbench writes the page with the explorer, the course as its levels, and the archive.
+// workbench writes the page with the explorer.
 func (a *app) workbench(dir string, races []pages.Page) error {
-	opening, err := workbench.Opening()
-	if err != nil {
-		return exit.Because(exit.Software, err, "")
-	}
-	levels := []*workbench.Level{opening}
-	for _, p := range races {
-		l, err := workbench.LevelOf(p)
-		if err != nil {
-			return exit.Because(exit.Software, err, "")
-		}
-		if l != nil {
-			levels = append(levels, l)
-		}
-	}
-	switch err := workbench.Site(context.Background(), dir, levels); {
+	switch err := workbench.Site(context.Background(), dir, races); {
 	case errors.Is(err, workbench.ErrNoSource):
 		return exit.Because(exit.Wrong, err, "run it in a clone, with Go installed, or leave --workbench out")
 	case err != nil:

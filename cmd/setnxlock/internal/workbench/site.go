@@ -46,17 +46,17 @@ const program = "github.com/setnxlock/setnxlock/cmd/setnxlock/internal/workbench
 
 // A Level is a race as a game.
 type Level struct {
-	No        int         `json:"no,omitempty"` // in the course, from 1; 0: it is of the archive
-	Name      string      `json:"name"`
-	Title     string      `json:"title"`
-	Objective string      `json:"objective"`
-	Text      string      `json:"text"`
-	Goal      string      `json:"goal"` // the invariant to be broken
-	Head      string      `json:"head"` // of its schedules, before the colon
-	Fix       string      `json:"fix"`
-	Survives  *Survivor   `json:"survives,omitempty"`
-	Exercise  *Marked     `json:"exercise,omitempty"`
-	Graph     *race.Graph `json:"graph,omitempty"` // in the course: what its hints know
+	No        int        `json:"no,omitempty"` // in the course, from 1; 0: it is the opening, or of the archive
+	Name      string     `json:"name"`
+	Title     string     `json:"title"`
+	Objective string     `json:"objective"`
+	Text      string     `json:"text"`
+	Goal      string     `json:"goal"` // the invariant to be broken
+	Head      string     `json:"head"` // of its schedules, before the colon
+	Fix       string     `json:"fix"`
+	Survives  *Survivor  `json:"survives,omitempty"`
+	Exercise  *Marked    `json:"exercise,omitempty"`
+	Graph     race.Graph `json:"graph,omitzero"` // what the hints know; none in the archive
 }
 
 // A Survivor is the same race on a lock that survives it.
@@ -65,44 +65,33 @@ type Survivor struct {
 	Schedule  string `json:"schedule"`
 }
 
-// LevelOf makes a level of a race with a violation; nil of another.
-func LevelOf(p pages.Page) (*Level, error) {
+// levelOf makes a level of a race. Of states its hints know as many as limit; 0: it has no hints.
+func levelOf(p pages.Page, limit int) (l Level, err error) {
 	t := p.Trace
-	if t.Verdict.Violated == "" {
-		return nil, nil
-	}
 	head, _, _ := strings.Cut(t.Schedule, " :")
-	l := &Level{
+	l = Level{
 		Name: t.Scenario, Title: t.Title, Objective: t.Objective, Text: t.Text,
 		Goal: t.Verdict.Violated, Head: head, Fix: t.Argument.Fix,
-	}
-	if p.Lecture > 0 {
-		limit := graphStates
-		if t.Scenario == openingName {
-			limit = openingStates
-		}
-		graph, err := race.Around(t.Schedule, limit, Locks(), cardOf(t.Schedule))
-		if err != nil {
-			return nil, err
-		}
-		l.No, l.Graph = p.Order, &graph
-	}
-	if p.Exercise != "" {
-		m, err := marked(t.Scenario, "")
-		if err != nil {
-			return nil, err
-		}
-		l.Exercise = &m
 	}
 	if p.Survives != nil {
 		l.Survives = &Survivor{p.Survives.Algorithm, p.Survives.Schedule}
 	}
-	return l, nil
+	if p.Exercise != "" {
+		l.Exercise = new(Marked)
+		if *l.Exercise, err = marked(t.Scenario, ""); err != nil {
+			return l, err
+		}
+	}
+	if limit > 0 {
+		l.No = p.Order
+		l.Graph, err = race.Around(t.Schedule, limit, Locks(), cardOf(t.Schedule))
+	}
+	return l, err
 }
 
 // cardOf lets time pass in a level's graph as the card of time does.
 func cardOf(schedule string) func([]race.Choice, race.Trace) []race.Choice {
-	c, _, _ := race.ParseSchedule(schedule) //nolint:errcheck // it has been read before
+	c, _, _ := race.ParseSchedule(schedule) //nolint:errcheck // a trace has it
 	c.Locks = Locks()
 	return func(way []race.Choice, at race.Trace) []race.Choice {
 		if d, ok := (Position{c, way, at}).Deadline(); ok {
@@ -112,20 +101,40 @@ func cardOf(schedule string) func([]race.Choice, race.Trace) []race.Choice {
 	}
 }
 
-// Opening is the game that the page begins with, as the first of its levels.
-func Opening() (*Level, error) {
+// levelsOf makes levels of races, behind the opening.
+func levelsOf(races []pages.Page) ([]Level, error) {
 	t, err := race.ReplaySchedule(opening, Locks())
 	if err != nil {
 		return nil, err
 	}
 	t.Scenario, t.Title, t.Objective = openingName, "the lock of the SETNX page", "Make two clients hold the lock at once."
 	t.Text = "The value is the time at which the lease ends. Whoever finds it past takes the lock over. A release compares, and then deletes."
-	return LevelOf(pages.Page{Trace: t, Lecture: 1})
+	var levels []Level
+	for _, p := range append([]pages.Page{{Trace: t}}, races...) {
+		limit := 0
+		switch {
+		case p.Trace.Scenario == openingName:
+			limit = openingStates
+		case p.Lecture > 0:
+			limit = graphStates
+		}
+		l, err := levelOf(p, limit)
+		if err != nil {
+			return nil, err
+		}
+		levels = append(levels, l)
+	}
+	return levels, nil
 }
 
-// Site writes the workbench into the folder of a pages.Site: Page, and Engine, the explorer compiled
-// by the go command from the working directory's module. ErrNoSource says that it can't.
-func Site(ctx context.Context, dir string, levels []*Level) error {
+// Site writes the workbench into the folder of a pages.Site: Page, and Engine, the explorer compiled by the go command
+// from the working directory's module. Its levels are the opening and the races of the course;
+// those of the archive it knows. ErrNoSource says that it can't.
+func Site(ctx context.Context, dir string, races []pages.Page) error {
+	levels, err := levelsOf(races)
+	if err != nil {
+		return err
+	}
 	module, err := engine(ctx)
 	if err != nil {
 		return err

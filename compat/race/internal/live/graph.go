@@ -51,30 +51,33 @@ type grapher struct {
 	graph Graph
 	known map[string]int // a state's number, by all that it is
 	extra []plan.Choice  // the faults and jumps of time that are offered, each once
-	often []int          // how often each may be chosen; of all jumps of time together the first
+	often []int          // how often each may be chosen; of all jumps of time together, where the first stands
 	times func([]plan.Choice, trace.Trace) []plan.Choice
 }
 
 // offer finds the choices beside each client's next step.
 func (g *grapher) offer(choices []plan.Choice) {
-	g.extra, g.often = []plan.Choice{{Verb: plan.Pass}}, []int{0}
 	for _, c := range choices {
 		if c.Verb == plan.Step || c.Verb == plan.Run {
 			continue
 		}
-		if !slices.Contains(g.extra, c) {
+		n := g.budget(c)
+		if n < 0 || g.extra[n] != c {
 			g.extra, g.often = append(g.extra, c), append(g.often, 0)
+			n = g.budget(c)
 		}
-		g.often[g.budget(c)]++
+		g.often[n]++
 	}
 }
 
 // budget is the index in often of what a choice is taken from; -1: a client's step is taken from nothing.
 func (g *grapher) budget(c plan.Choice) int {
-	if c.Verb == plan.Pass {
-		return 0
+	for n, e := range g.extra {
+		if e == c || e.Verb == plan.Pass && c.Verb == plan.Pass {
+			return n
+		}
 	}
-	return slices.Index(g.extra, c)
+	return -1
 }
 
 // A junction is a state that is still to be expanded, and the way to it.
@@ -150,12 +153,12 @@ func (g *grapher) expand(j junction, next *[]junction) error {
 			return err
 		}
 	}
-	more := g.extra[1:]
-	if g.times != nil && j.left[0] > 0 {
-		more = slices.Concat(more, g.times(j.path, run))
+	more := g.extra
+	if g.times != nil {
+		more = append(more[:len(more):len(more)], g.times(j.path, run)...)
 	}
 	for _, c := range more {
-		if j.left[g.budget(c)] == 0 {
+		if n := g.budget(c); n < 0 || j.left[n] == 0 {
 			continue
 		}
 		if err := try(c, g.without(j.left, c)); err != nil {

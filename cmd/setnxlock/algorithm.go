@@ -43,7 +43,7 @@ func candidates(name string, d getsetlock.Dialect, fence bool, owner string) ([]
 				list = append(list, candidate{name: l.Name, Algorithm: b})
 			}
 		case l.New != nil && l.Instead == "":
-			for _, o := range l.Fallbacks(locks.Options{Fence: fence, Millis: true, ServerClock: true, Dialect: d, Owner: owner}) {
+			for _, o := range l.Fallbacks(locks.Options{Fence: fence, Millis: true, ServerClock: true, Dialect: d, Owner: owner, Once: true}) {
 				if o.Fence != fence {
 					continue // whoever asks for a fence gets one, or no lock
 				}
@@ -170,7 +170,7 @@ func (a *app) pickAuto(ctx context.Context, n node, key string) (candidate, erro
 
 // autoOptions builds auto's options for keys that begin with prefix.
 func (a *app) autoOptions(n node, prefix string) (probe.Options, error) {
-	o := probe.Options{Fence: a.fence, Prefix: prefix, Timeout: a.timeout, Memory: &a.remembered().Memory, Where: n.name, Owner: a.owner.text()}
+	o := probe.Options{Fence: a.fence, Prefix: prefix, Timeout: a.timeout, Memory: &a.remembered().Memory, Where: n.name, Owner: a.owner.text(), Once: true}
 	if a.dialect == "" {
 		return o, nil
 	}

@@ -23,7 +23,7 @@ func (a *app) limited(ctx context.Context, n node, key string, c candidate) (pro
 		return nil, exit.Because(statusUnavailable, fmt.Errorf("--limit needs a lock of tokens with a TTL, and %s is none", c.name), "Redis 2.2 and later have tx:guarded")
 	}
 	var list []candidate
-	for _, o := range l.Fallbacks(locks.Options{Fence: a.fence, Millis: true, Owner: a.owner.text(), Limit: a.holders}) {
+	for _, o := range l.Fallbacks(locks.Options{Fence: a.fence, Millis: true, Owner: a.owner.text(), Once: true, Limit: a.holders}) {
 		list = append(list, candidate{name: l.Name, Algorithm: l.Slots(o)})
 	}
 	c, err := a.firstFit(ctx, n, key, list)

@@ -6,8 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/locks"
 	"github.com/setnxlock/setnxlock/internal/must"
 )
 
@@ -135,4 +138,26 @@ func flip(digit byte) string {
 		return "2"
 	}
 	return "1"
+}
+
+// A Go program that names itself in its tokens takes the same lock again: the token and the handle from the time before
+// are not good for the new one.
+func TestTokensOfAProgramsEarlierLock(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"set:lua", "tx:guarded", "getset:guarded"} {
+		address := startServer(t, "7.0")
+		row, _ := locks.Get(name)
+		program := compat.New(&redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", address) }},
+			row.New(locks.Options{Owner: "web1:7/worker", Millis: true}), compat.Options{})
+		t.Cleanup(func() { program.Close(t.Context()) })
+		h := must.Get(must.Get(program.TryLock(t.Context(), "job", time.Hour))(t).Detach(t.Context()))(t)
+		must.Do(t, program.ReleaseHandle(t.Context(), h))
+		now := must.Get(program.TryLock(t.Context(), "job", time.Hour))(t)
+		for _, args := range [][]string{{"release", "job", "--token", h.Token}, {"release", "--token", h.String()}, {"run", "--algorithm", name, "--adopt", h.String(), "--", "true"}} {
+			if out, status := command(t, address, args...); status != statusLost {
+				t.Errorf("%s: %q: status %d, want %d: %s", name, args, status, statusLost, out)
+			}
+		}
+		must.Do(t, now.Release(t.Context()))
+	}
 }

@@ -12,9 +12,14 @@ import (
 // setnxlock:OWNER:RANDOM. Give it to a lock's Options.Token; locks.Options and probe.Options have a
 // field for it. Clients only compare a token, so owner may be any text: what is not a letter, a
 // digit or one of "-._~:@/" is written %20, and only the first 128 bytes of that are kept. The last
-// 32 digits are random, the first half of them once for all tokens: see [SameHolder]. If owner is "",
-// the token is 32 random digits each time.
+// 32 digits are random. If owner is "", the token is these digits alone.
 func OwnedToken(owner string) func() string {
+	return func() string { return HolderToken(owner)() }
+}
+
+// HolderToken makes the tokens of one acquisition and its extensions: OwnedToken's, but the first half of the random
+// digits is the same in all, for [SameHolder].
+func HolderToken(owner string) func() string {
 	if owner == "" {
 		return Random
 	}
@@ -33,7 +38,7 @@ func OwnedToken(owner string) func() string {
 	return func() string { return named + Random()[:16] }
 }
 
-// OwnedDigits makes the 12 digits of a timestamp, as OwnedToken does for tokens. They have no room for a name: the
+// OwnedDigits makes the 12 digits of a timestamp, as HolderToken does for tokens. They have no room for a name: the
 // first 8 are the same each time.
 func OwnedDigits() func() string {
 	digits := func() string {
@@ -43,12 +48,12 @@ func OwnedDigits() func() string {
 	return func() string { return mine + digits()[:4] }
 }
 
-// sameHolder is what all values have in common that one OwnedToken or OwnedDigits made.
+// sameHolder is what all values have in common that one HolderToken or OwnedDigits made.
 var sameHolder = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(?:(.*setnxlock:.+:[0-9a-f]{16})[0-9a-f]{16}|\d{10}\.\d{3}(\d{8})\d{4})$`)
 })
 
-// SameHolder reports whether two values are of one OwnedToken or OwnedDigits: of one holder, which has extended its
+// SameHolder reports whether two values are of one HolderToken or OwnedDigits: of one holder, which has extended its
 // lock in between.
 func SameHolder(a, b string) bool {
 	first, second := sameHolder().FindStringSubmatch(a), sameHolder().FindStringSubmatch(b)

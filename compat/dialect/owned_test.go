@@ -49,7 +49,7 @@ func TestOwnerOf(t *testing.T) {
 // What one holder writes is told from what any other does, also one of the same name.
 func TestSameHolder(t *testing.T) {
 	at := func(digits func() string) func() string { return func() string { return "1764078272.123" + digits() } }
-	makers := []func() string{dialect.OwnedToken("a"), dialect.OwnedToken("a"), dialect.OwnedToken("b"), dialect.OwnedToken(""),
+	makers := []func() string{dialect.HolderToken("a"), dialect.HolderToken("a"), dialect.HolderToken("b"), dialect.OwnedToken("a"),
 		at(dialect.OwnedDigits()), at(dialect.OwnedDigits())}
 	for i, one := range makers {
 		for j, other := range makers {

@@ -43,14 +43,21 @@ type Options struct {
 	// Owner names the holder, for people who look at the key ([dialect.OwnedToken]). A timestamp
 	// has no room for it. "": no name.
 	Owner string
+
+	// Once says that the lock is taken once: all its values are of one holder, and tell it ([dialect.SameHolder]).
+	// A program that takes a lock again would let the holder of an earlier token release the later lock.
+	Once bool
 }
 
 // token returns the source of tokens for a lock of tokens.
 func (o Options) token() func() string {
-	if o.Token == nil && o.Owner != "" {
-		return dialect.OwnedToken(o.Owner)
+	switch {
+	case o.Token != nil || o.Owner == "":
+		return o.Token
+	case o.Once:
+		return dialect.HolderToken(o.Owner)
 	}
-	return o.Token
+	return dialect.OwnedToken(o.Owner)
 }
 
 // A Lock is a row of the table.
@@ -309,7 +316,7 @@ func listCAS(o Options) txlock.Options {
 }
 
 func times(o Options) getsetlock.Options {
-	if o.Token == nil && o.Owner != "" {
+	if o.Token == nil && o.Once {
 		o.Token = dialect.OwnedDigits()
 	}
 	return getsetlock.Options{Dialect: o.Dialect, Fence: o.Fence, Nonce: o.Token}

@@ -87,7 +87,7 @@ func choose(ctx context.Context, source compat.Source, r Report, o Options) (c C
 			pass(lacking(r, lacks), false)
 			continue
 		}
-		with := locks.Options{Fence: o.Fence, Millis: r.Can(ability.Milliseconds), Dialect: o.Dialect, Owner: o.Owner}
+		with := locks.Options{Fence: o.Fence, Millis: r.Can(ability.Milliseconds), Dialect: o.Dialect, Owner: o.Owner, Once: o.Once}
 		a := l.New(with)
 		err := o.try(ctx, source, r, l, a)
 		var refused redis.Error

@@ -112,6 +112,17 @@ func (a *app) placed(ctx context.Context, n node, c candidate, key string) (cand
 	return c, nil
 }
 
+// mayChange refuses a server on which a change is none: a replica that lets clients write, or several behind one
+// address. A node of a cluster has keys of its own.
+func (a *app) mayChange(ctx context.Context, n node, key string) error {
+	r, err := probe.Ask(ctx, n.source, probe.Options{Prefix: key, Timeout: a.timeout, Brief: true})
+	if err == nil {
+		r.Moved = ""
+		return r.Unsafe()
+	}
+	return nil // the change will tell
+}
+
 // unfit reports an error after which the next lock is tried: the lock is not safe here, or the connection
 // breaks on its commands.
 func unfit(err error) bool {

@@ -75,6 +75,11 @@ func (a *app) fences(ctx context.Context, keys []string, do fencesDo) error {
 	}
 	defer p.Close()
 	defer c.Close()
+	if do.remove {
+		if err := a.mayChange(ctx, p.one(), a.prefix+keys[0]); err != nil {
+			return err
+		}
+	}
 	all, err := a.counters(c, keys, do.yes)
 	if err != nil {
 		return err

@@ -123,6 +123,9 @@ func (a *app) releaseByToken(key string, f releaseFlags) error {
 		return err
 	}
 	defer v.at.Close()
+	if err := a.mayRelease(ctx, v); err != nil {
+		return err
+	}
 	lock := verdict.Plain
 	if strings.HasPrefix(token, "r:") || strings.HasPrefix(token, "w:") {
 		lock = verdict.RW // of whatever algorithm: only that lock has such tokens
@@ -144,6 +147,9 @@ func (a *app) releaseByForce(keys []string, f releaseFlags) error {
 		return err
 	}
 	defer v.at.Close()
+	if err := a.mayRelease(ctx, v); err != nil {
+		return err
+	}
 	all, err := v.looks(ctx)
 	if err != nil {
 		return err
@@ -185,6 +191,14 @@ func (a *app) releaseByForce(keys []string, f releaseFlags) error {
 		return a.printJSON(answer)
 	}
 	return nil
+}
+
+// mayRelease refuses servers on which a release would be none. Those of a chosen lock were asked when it was chosen.
+func (a *app) mayRelease(ctx context.Context, v *target) error {
+	if v.locks != nil {
+		return nil
+	}
+	return a.mayChange(ctx, v.at.one(), v.key)
 }
 
 // mayRemove asks, unless the flags have answered, and refuses locks of others and plain texts.

@@ -155,6 +155,11 @@ func (a *app) repair(keys []string, f repairFlags) error {
 		return err
 	}
 	defer p.Close()
+	if !f.dryRun {
+		if err := a.mayChange(ctx, p.one(), a.prefix); err != nil {
+			return err
+		}
+	}
 	on := func(do func(redis.Conn) error) error { // anew each time: a server closes what is idle for a lease
 		c, err := p.one().source.Get(ctx, "")
 		if err != nil {

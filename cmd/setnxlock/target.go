@@ -39,7 +39,11 @@ func (a *app) target(ctx context.Context, p *deployment, keys []string) (*target
 	if err != nil {
 		return nil, err
 	}
-	t.asked, t.keys = keys, nil
+	t.asked = keys
+	if len(keys) == 1 { // perhaps several, joined
+		return t, a.seesAll(ctx, p, t)
+	}
+	t.keys = nil
 	for _, k := range keys {
 		if k, _ := a.onServer(k); !slices.Contains(t.keys, k) {
 			t.keys = append(t.keys, k)

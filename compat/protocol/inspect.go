@@ -26,6 +26,10 @@ func (c *Conn) InspectToken(now time.Time, key string, unit time.Duration) (Stat
 	if err != nil {
 		return s, Foreign(key, err)
 	}
+	if replies[1] == int64(-2) { // expired since the GET: Redis 2.8
+		s.Value = ""
+		return s, nil
+	}
 	s.TTL, err = ReadTTL(replies[1], unit)
 	s.Status, s.Format, s.Clock = StatusHeld, "token", "server"
 	switch {

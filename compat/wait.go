@@ -110,7 +110,7 @@ func (w *wait) await(ctx context.Context) (*held, error) {
 	w.entry = nil
 	if g.Passed != nil {
 		var err error
-		onPanic(func() { err = w.k.inherit(w.ctx, w.queue, g.Passed, w.ttl) }, func() { w.k.undo(w.ctx, g.Passed, nil) }) //nolint:errcheck // a panic is on its way
+		onPanic(func() { err = w.k.inherit(w.ctx, w.queue, g.Passed, w.k.term(w.ttl)) }, func() { w.k.undo(w.ctx, g.Passed, nil) }) //nolint:errcheck // a panic is on its way
 		if err == nil {
 			return w.hold(ctx, g.Passed.current())
 		}

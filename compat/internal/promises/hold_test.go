@@ -97,6 +97,40 @@ func TestHold(t *testing.T) {
 	}
 }
 
+// A lock that a release passes on is kept from others as long again, however short a ttl the next holder asks for.
+func TestHoldOfTheNextHolder(t *testing.T) {
+	for _, fence := range []bool{false, true} {
+		eachKind(t, all(fence), func(t *testing.T, k kind) {
+			inWorld(t, k, func(w *world) {
+				holder, _ := w.client(compat.Options{Hold: keptFor})
+				rival, _ := w.client(compat.Options{NoRenew: true})
+				l, next := w.try(holder, 10*keptFor), make(chan *compat.Lock)
+				go func() {
+					l, err := holder.Lock(background, k.key, medium)
+					if err != nil {
+						w.Error(err)
+					}
+					next <- l
+				}()
+				pass(keptFor + time.Second)
+				if err := l.Release(background); err != nil {
+					w.Error(err)
+				}
+				taken := time.Now()
+				if l = <-next; l == nil {
+					return
+				}
+				if err := l.Release(background); err != nil {
+					w.Error(err)
+				}
+				if wrong := refusedUntil(w, rival, taken.Add(keptFor), taken.Add(10*keptFor)); wrong != "" {
+					w.Error(wrong)
+				}
+			})
+		})
+	}
+}
+
 // When Hold has passed a release removes the lock at once, and so does one that nobody has got.
 func TestHoldPasses(t *testing.T) {
 	eachKind(t, all(true), func(t *testing.T, k kind) {

@@ -108,8 +108,7 @@ func (t TwoKeys) Release(l protocol.Lease) protocol.Change {
 // Traits make the Locker check the server.
 func (t TwoKeys) Traits() protocol.Traits { return protocol.Traits{Check: t.check} }
 
-// check returns ErrUnsafeServer if there is no WATCH, or no MULTI. No other lock excludes this
-// fleet: its own clients can't do without them either.
+// check returns ErrUnsafeServer without WATCH or MULTI. The fleet's own clients need both, too.
 func (t TwoKeys) check(c *protocol.Conn, key string) error {
 	const use = "a server that has both, as the other clients of these keys do"
 	err := ability.Check(c, key, false, ability.Need{Ability: ability.Multi, Use: use}, ability.Need{Ability: ability.Watch, Use: use})

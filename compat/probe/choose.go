@@ -68,7 +68,7 @@ func Choose(ctx context.Context, source compat.Source, r Report, o Options) (Cho
 	return c, err
 }
 
-// choose also says whether the server contradicted r, or may by now: what refuses a lock is asked anew.
+// choose also says whether the server contradicted r, or may by now: a refusal is asked anew.
 func choose(ctx context.Context, source compat.Source, r Report, o Options) (c Choice, contradicted bool, err error) {
 	if err := usable(r, o); err != nil {
 		return Choice{}, true, err
@@ -269,7 +269,7 @@ func usable(r Report, o Options) error {
 	case r.Can(ability.Multi):
 	case answer.Of(r.Answers[ability.Multi].Reply) != answer.Permission:
 		return refuse(r, "it has no MULTI, so the fence and the lock can't be had together", "no fence")
-	case !r.Can(ability.Scripts): // which could draw it
+	case !r.Can(ability.Scripts): // a script could draw a fence
 		return o.denied(r.Answers[ability.Multi].Reply)
 	}
 	return nil

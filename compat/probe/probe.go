@@ -80,7 +80,7 @@ type Options struct {
 	// timestamps, with which keys are shared: then only getsetlock is chosen.
 	Dialect getsetlock.Dialect
 
-	// Owner names the holder in the lock's tokens, and Once says that it is taken once: see locks.Options.
+	// Owner names the holder in the lock's tokens. Once promises a single acquisition. See locks.Options.
 	Owner string
 	Once  bool
 }

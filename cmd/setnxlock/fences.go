@@ -85,7 +85,7 @@ func (a *app) fences(ctx context.Context, keys []string, do fencesDo) error {
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(all, func(x, y counter) int { return cmp.Or(cmp.Compare(y.idle, x.idle), cmp.Compare(x.key, y.key)) })
+	slices.SortFunc(all, func(x, y *counter) int { return cmp.Or(cmp.Compare(y.idle, x.idle), cmp.Compare(x.key, y.key)) })
 	switch {
 	case do.remove:
 		return a.removeCounters(c, all, do.yes)
@@ -96,14 +96,14 @@ func (a *app) fences(ctx context.Context, keys []string, do fencesDo) error {
 }
 
 // counters returns the counters of the named locks, or all.
-func (a *app) counters(c redis.Conn, keys []string, yes bool) (all []counter, err error) {
+func (a *app) counters(c redis.Conn, keys []string, yes bool) (all []*counter, err error) {
 	if len(keys) == 0 {
 		told := map[string]bool{} // SCAN may tell a key twice
 		err = a.eachKeys(c, "*:fence*", yes, &verdict.Server{}, func(names []string) error {
 			for _, name := range names {
 				if key, kind := verdict.Beside(name); kind == "fence" && !told[name] {
 					told[name] = true
-					all = append(all, counter{key: key, name: name})
+					all = append(all, &counter{key: key, name: name})
 				}
 			}
 			return nil
@@ -114,13 +114,13 @@ func (a *app) counters(c redis.Conn, keys []string, yes bool) (all []counter, er
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, counter{key: key, name: protocol.Aux(key, "fence")})
+		all = append(all, &counter{key: key, name: protocol.Aux(key, "fence")})
 	}
 	if err == nil {
 		err = ages(c, all)
 	}
 	if len(keys) > 0 { // a name need not have one
-		all = slices.DeleteFunc(all, func(c counter) bool { return c.idle == absent })
+		all = slices.DeleteFunc(all, func(c *counter) bool { return c.idle == absent })
 	}
 	return all, err
 }
@@ -131,7 +131,7 @@ const (
 )
 
 // ages asks how long each counter was idle, by a command that does not touch it: a read would.
-func ages(c redis.Conn, all []counter) error {
+func ages(c redis.Conn, all []*counter) error {
 	conn := protocol.NewConn(c)
 	for part := range slices.Chunk(all, batch) {
 		var cmds []protocol.Cmd
@@ -159,7 +159,7 @@ func ages(c redis.Conn, all []counter) error {
 	return nil
 }
 
-func (a *app) printCounters(all []counter) error {
+func (a *app) printCounters(all []*counter) error {
 	var page strings.Builder
 	w := tabwriter.NewWriter(&page, 0, 0, 2, ' ', 0)
 	numbers := len(all) > 0 && all[0].number != ""
@@ -207,7 +207,7 @@ func ago(idle time.Duration) string {
 }
 
 // removeCounters shows the numbers, asks, and removes the counters that still have them.
-func (a *app) removeCounters(c redis.Conn, all []counter, yes bool) error {
+func (a *app) removeCounters(c redis.Conn, all []*counter, yes bool) error {
 	conn := protocol.NewConn(c)
 	for i := range all {
 		number, err := redis.String(c.Do("GET", all[i].name))
@@ -276,7 +276,7 @@ type jsonCounter struct {
 	Idle     *int64 `json:"idle_seconds,omitempty"`
 }
 
-func countersJSON(server string, all []counter) any {
+func countersJSON(server string, all []*counter) any {
 	list := []jsonCounter{}
 	for _, one := range all {
 		j := jsonCounter{Key: one.key, KeyBytes: raw(one.key), Counter: one.name}

@@ -120,13 +120,11 @@ func (e *entry) sort() {
 	case "set":
 		slices.Sort(e.elements)
 	case "hash", "zset":
-		pairs := make([][2]string, 0, len(e.elements)/2)
-		for i := 0; i+1 < len(e.elements); i += 2 {
-			pairs = append(pairs, [2]string{e.elements[i], e.elements[i+1]})
-		}
-		slices.SortFunc(pairs, func(a, b [2]string) int { return strings.Compare(a[0], b[0]) })
-		for i, p := range pairs {
-			e.elements[2*i], e.elements[2*i+1] = p[0], p[1]
+		of := e.elements // names, each with its value or score behind it: few, and mostly in order
+		for i := 2; i < len(of); i += 2 {
+			for k := i; k > 0 && of[k] < of[k-2]; k -= 2 {
+				of[k], of[k+1], of[k-2], of[k-1] = of[k-2], of[k-1], of[k], of[k+1]
+			}
 		}
 	}
 }

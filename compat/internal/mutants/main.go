@@ -33,11 +33,10 @@ import (
 )
 
 var (
-	check  = flag.Bool("check", false, "only look whether each mutant has its place")
-	only   = flag.String("only", "", "only the mutants whose names match this `regexp`")
-	with   = flag.String("nets", "", "only the nets whose commands match this `regexp`")
-	matrix = flag.String("matrix", "", "try every net on every mutant of the engine; this `file` keeps what was tried")
-	limit  = flag.Duration("limit", 2*time.Minute, "with -matrix: stop a net; one that was stopped earlier is tried again")
+	check      = flag.Bool("check", false, "only look whether each mutant has its place")
+	only, with regexp.Regexp
+	matrix     = flag.String("matrix", "", "try every net on every mutant of the engine; this `file` keeps what was tried")
+	limit      = flag.Duration("limit", 2*time.Minute, "with -matrix: stop a net; one that was stopped earlier is tried again")
 )
 
 // A mutant is one mistake in one function.
@@ -46,6 +45,11 @@ type mutant struct {
 	in    string // the function: "package.Func" or "package.Type.Method"
 	edits []edit
 	nets  []net // at least one must fail
+}
+
+// asked returns the nets that the command line asks for.
+func (m mutant) asked() []net {
+	return slices.DeleteFunc(slices.Clone(m.nets), func(n net) bool { return !with.MatchString(n.String()) })
 }
 
 // A net selects tests of one package.
@@ -64,6 +68,8 @@ func (n net) String() string {
 }
 
 func main() {
+	flag.TextVar(&only, "only", regexp.MustCompile(""), "only the mutants whose names match this `regexp`")
+	flag.TextVar(&with, "nets", regexp.MustCompile(""), "only the nets whose commands match this `regexp`")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx)
@@ -75,14 +81,6 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	names, err := regexp.Compile(*only)
-	if err != nil {
-		return err
-	}
-	nets, err := regexp.Compile(*with)
-	if err != nil {
-		return err
-	}
 	kept, err := read(*matrix)
 	if err != nil {
 		return err
@@ -104,18 +102,17 @@ func run(ctx context.Context) error {
 	case err != nil:
 		return err
 	case *matrix != "":
-		return kept.fill(ctx, b, names, nets)
+		return kept.fill(ctx, b)
 	}
-	return kill(ctx, b, names, nets)
+	return kill(ctx, b)
 }
 
 // kill requires a net of each mutant to fail.
-func kill(ctx context.Context, b *builder, names, with *regexp.Regexp) error {
+func kill(ctx context.Context, b *builder) error {
 	var nets []net
 	var mutants []int
 	for i, m := range table {
-		mine := slices.DeleteFunc(slices.Clone(m.nets), func(n net) bool { return !with.MatchString(n.String()) })
-		if len(mine) > 0 && names.MatchString(m.name) {
+		if mine := m.asked(); len(mine) > 0 && only.MatchString(m.name) {
 			nets, mutants = append(nets, mine...), append(mutants, i)
 		}
 	}
@@ -132,10 +129,7 @@ func kill(ctx context.Context, b *builder, names, with *regexp.Regexp) error {
 	}
 	err = parallel(ctx, mutants, func(i int) error {
 		var why string
-		for _, n := range table[i].nets {
-			if !with.MatchString(n.String()) {
-				continue
-			}
+		for _, n := range table[i].asked() {
 			c := n.try(ctx, b, i, 20*time.Minute)
 			if c.Verdict == killed {
 				fmt.Printf("killed: %s\n\t%s: %s, after %.1f s\n", c.Mutant, n, c.Saw, c.Seconds)

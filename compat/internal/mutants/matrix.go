@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -77,14 +76,14 @@ func (m *cells) keep(c cell) error {
 }
 
 // fill runs the nets on the mutants without a verdict in the file, net after net, and prints the matrix.
-func (m *cells) fill(ctx context.Context, b *builder, names, nets *regexp.Regexp) error {
+func (m *cells) fill(ctx context.Context, b *builder) error {
 	var failed []error
 	for _, c := range columns {
 		var open []int
 		for _, i := range engine() {
 			had := m.get(table[i].name, c)
 			again := had.Verdict == "" || had.Verdict == timeout && had.Seconds < limit.Seconds()
-			if again && nets.MatchString(c.String()) && names.MatchString(table[i].name) {
+			if again && with.MatchString(c.String()) && only.MatchString(table[i].name) {
 				open = append(open, i)
 			}
 		}

@@ -22,36 +22,7 @@ var fleetsHTML string
 //go:embed page/fleets.js
 var fleetsJS string
 
-// A fleet is one side of a mixture, with the effect of each other side.
-type fleet struct {
-	Party
-	beside []beside
-}
-
-type beside struct {
-	*fleet
-	safe bool
-	text string // "Two hold it late, with one client of each."
-}
-
 var grades = map[byte]string{'x': "at once", 't': "at takeover", 'e': "early", 'l': "late"}
-
-// fleets returns the parties of pairs.txt, each beside all.
-func fleets() []*fleet {
-	var all []*fleet
-	for _, p := range Shown() {
-		all = append(all, &fleet{Party: p})
-	}
-	lines := strings.Split(pairs, "\n")
-	for i, f := range all {
-		for k, g := range all {
-			first, second := min(i, k), max(i, k)
-			code := strings.Fields(lines[first])[1+second-first]
-			f.beside = append(f.beside, beside{g, code == ".", sentence(code, all[first].Party, all[second].Party)})
-		}
-	}
-	return all
-}
 
 // sentence puts a code of two parties into words.
 func sentence(code string, a, b Party) string {
@@ -90,9 +61,9 @@ func sentence(code string, a, b Party) string {
 // FleetsPage writes the page with two menus and the stored answer for each pair. workbench is a page beside
 // it that explores any pair; "": there is none.
 func FleetsPage(workbench string) pages.Question {
-	all := fleets()
+	all, codes := Shown(), strings.Split(pairs, "\n")
 	var w, more markup.Writer
-	for _, f := range all {
+	for i, f := range all {
 		w.Put(`<details class="fleet" id="%s" data-name="%s"><summary>`, f.Short(), f.Name)
 		w.Put(`<code>%s</code> %s`, markup.HTML(pages.Words(f.Short())), f.Says)
 		for i, name := range f.Alike {
@@ -100,17 +71,19 @@ func FleetsPage(workbench string) pages.Question {
 		}
 		w.Put("</summary>\n<div class=\"table\" role=\"region\" tabindex=\"0\" aria-label=\"beside %s\">", f.Short())
 		w.Put("<table>\n<tr><th>beside</th><th>may they share a key?</th></tr>\n")
-		for _, b := range f.beside {
+		for k, other := range all {
+			first, second := min(i, k), max(i, k)
+			code := strings.Fields(codes[first])[1+second-first]
 			says, class := "No.", "breaks"
-			if b.safe {
+			if code == "." {
 				says, class = "Yes.", "holds"
 			}
-			name := markup.HTML("<code>" + pages.Words(b.Short()) + "</code>")
-			if b.fleet == f {
+			name := markup.HTML("<code>" + pages.Words(other.Short()) + "</code>")
+			if k == i {
 				name = "its own"
 			}
-			w.Put("<tr data-name=\"%s\"><td>%s</td>", b.Name, name)
-			w.Put("<td class=\"%s\"><b>%s</b> %s</td></tr>\n", class, says, b.text)
+			w.Put("<tr data-name=\"%s\"><td>%s</td>", other.Name, name)
+			w.Put("<td class=\"%s\"><b>%s</b> %s</td></tr>\n", class, says, sentence(code, all[first], all[second]))
 		}
 		w.Put("</table></div></details>\n")
 	}

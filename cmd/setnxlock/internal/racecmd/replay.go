@@ -93,14 +93,13 @@ func (a *app) replayCommand() *cobra.Command {
 	}
 	p.flags(cmd)
 	cmd.Flags().StringVar(&exercise, "exercise", "", "judge the words as an answer to race `NAME`'s exercise")
-	cmd.RegisterFlagCompletionFunc("exercise", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) { //nolint:errcheck // the flag exists
-		var list []string
+	completeList(cmd, "exercise", func() (list []string) {
 		for _, s := range catalogue.All() {
 			if s.Exercise != nil {
 				list = append(list, s.Name)
 			}
 		}
-		return list, cobra.ShellCompDirectiveNoFileComp
+		return list
 	})
 	return cmd
 }

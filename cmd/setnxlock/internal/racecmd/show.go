@@ -40,7 +40,7 @@ func (a *app) showCommand() *cobra.Command {
 		Example:           showExamples,
 		Annotations:       exit.Alone("  0      It was shown.\n" + raceStatus),
 		ValidArgsFunction: scenarioArgs,
-		Args:              oneRace,
+		Args:              one("the NAME of one race"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			s, err := scenario(args[0])
 			if err != nil {
@@ -64,12 +64,14 @@ func (a *app) showCommand() *cobra.Command {
 	return cmd
 }
 
-// oneRace checks the arguments of a command for one race.
-func oneRace(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("%s needs the NAME of one race, not %d", cmd.Name(), len(args))
+// one makes a command refuse any number of arguments but one.
+func one(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return fmt.Errorf("%s needs %s, not %d", cmd.Name(), what, len(args))
+		}
+		return nil
 	}
-	return nil
 }
 
 // showing returns the requested trace of a race.

@@ -3,7 +3,6 @@ package racecmd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
@@ -30,12 +29,7 @@ func (a *app) siteCommand() *cobra.Command {
 		Long:        siteHelp,
 		Example:     "  setnxlock race site /tmp/races && xdg-open /tmp/races/index.html",
 		Annotations: exit.Alone("  0      It was written.\n" + raceStatus + "\n  130    It was interrupted."),
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return fmt.Errorf("site needs one DIR, not %d", len(args))
-			}
-			return nil
-		},
+		Args:        one("one DIR"),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},

@@ -129,7 +129,7 @@ func (g *group) breakOne(random *rand.Rand, d time.Duration) error {
 	all := g.faults()
 	var wg sync.WaitGroup
 	errs := make([]error, n)
-	for i, which := range pick(random, n, len(g.servers)) {
+	for i, which := range random.Perm(len(g.servers))[:n] {
 		f := all[random.IntN(len(all))]
 		g.seen.add(f.what)
 		wg.Go(func() { errs[i] = f.do(g.servers[which], d) })

@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"path/filepath"
 	"slices"
@@ -317,6 +316,3 @@ func endless(do func(name string, args ...any) (any, error), key string) bool {
 	there, err := redis.Bool(do("EXISTS", key))
 	return err == nil && there
 }
-
-// pick draws n of the numbers below of, in random order.
-func pick(random *rand.Rand, n, of int) []int { return random.Perm(of)[:n] }

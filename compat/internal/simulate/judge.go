@@ -405,7 +405,7 @@ func (j *judge) look(p *process) (changed []history.Event) {
 		return nil
 	}
 	for key, k := range j.keys {
-		value, err := redis.String(j.ask(0, "GET", j.w.onServer(key)))
+		value, err := redis.String(j.ask(0, "GET", j.w.Options.Prefix+key))
 		there := err == nil || !errors.Is(err, redis.ErrNil)
 		now := time.Now()
 		if k.there || there {

@@ -274,9 +274,6 @@ func (w *world) finale() {
 	w.judge.leftovers()
 }
 
-// onServer returns the key on the servers for the name of a lock.
-func (w *world) onServer(key string) string { return w.Options.Prefix + key }
-
 // keys returns the names of the run's locks.
 func (w *world) keys() []string {
 	keys := make([]string, w.Keys)

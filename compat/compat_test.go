@@ -78,8 +78,7 @@ func TestAuxiliaryKeysShareTheSlot(t *testing.T) {
 	c := must.Get(redis.Dial("tcp", realredis.Start(t, "--cluster-enabled", "yes")))(t)
 	defer c.Close()
 	slot := func(key string) int {
-		n := must.Get(redis.Int(c.Do("CLUSTER", "KEYSLOT", key)))(t)
-		return n
+		return must.Get(redis.Int(c.Do("CLUSTER", "KEYSLOT", key)))(t)
 	}
 	for key, want := range map[string]string{
 		"k": "k:fence:{k}", "a b": "a b:fence:{a b}", "{tag}k": "{tag}k:fence", "x{tag}y": "x{tag}y:fence",

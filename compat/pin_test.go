@@ -438,8 +438,7 @@ func TestPinnedConnectionIsClosed(t *testing.T) {
 	defer admin.Close()
 	do := func(name string, args ...any) string {
 		t.Helper()
-		reply := must.Get(redis.String(admin.Do(name, args...)))(t)
-		return reply
+		return must.Get(redis.String(admin.Do(name, args...)))(t)
 	}
 	others := func() (addrs []string) {
 		for _, client := range strings.Split(do("CLIENT", "LIST"), "\n") {

@@ -71,8 +71,7 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 func childOf(t *testing.T, pid int) int {
 	t.Helper()
 	b := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", pid)))(t)
-	n := must.Get(strconv.Atoi(strings.TrimSpace(string(b))))(t)
-	return n
+	return must.Get(strconv.Atoi(strings.TrimSpace(string(b))))(t)
 }
 
 // Nobody renews the lock of a setnxlock that was killed, so the command must not go on.

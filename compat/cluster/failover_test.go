@@ -105,8 +105,7 @@ func notReplicated(t *testing.T, nodes *realredis.Cluster) {
 	nodes.Do(master, "CLIENT", "KILL", "TYPE", "REPLICA") // else it would find in its socket what it missed
 	var held []*compat.Lock
 	for i, algo := range all {
-		lock := must.Get(lockers[i].Lock(ctx, tag(master)+algo.name, 40*time.Second))(t)
-		held = append(held, lock)
+		held = append(held, must.Get(lockers[i].Lock(ctx, tag(master)+algo.name, 40*time.Second))(t))
 	}
 	renewing := compat.NewOn(source.Source(), all[0].new(false), compat.Options{Timeout: time.Minute})
 	renewed := must.Get(renewing.Lock(ctx, tag(master)+"renewed", 6*time.Second))(t)

@@ -386,8 +386,7 @@ func TestInspect(t *testing.T) {
 	everywhere(t, func(w world) {
 		set := multilock.Join("a", "b", "c")
 		inspect := func() compat.State {
-			st := must.Get(w.sets().Inspect(background, set))(w.t)
-			return st
+			return must.Get(w.sets().Inspect(background, set))(w.t)
 		}
 		if st := inspect(); st.Status != compat.StatusFree || st.Value != "" || len(st.Holders) != 0 {
 			w.t.Errorf("free: %+v", st)

@@ -289,8 +289,7 @@ func TestSwitch(t *testing.T) {
 	s := source(t, addrs, n, sentinel.Options{Clock: m})
 	var conns []redis.Conn
 	for range 3 {
-		c := must.Get(s.Get(t.Context()))(t)
-		conns = append(conns, c)
+		conns = append(conns, must.Get(s.Get(t.Context()))(t))
 	}
 	conns[0].Close()
 	all[0].name(addr(1))
@@ -406,8 +405,7 @@ func TestStepOnOldMaster(t *testing.T) {
 				k := compat.NewOn(from, txlock.Renamed{}, compat.Options{NoRenew: true})
 				var locks []*compat.Lock
 				for _, key := range []string{"extended", "released", "read"} {
-					lock := must.Get(k.TryLock(t.Context(), key, time.Minute))(t)
-					locks = append(locks, lock)
+					locks = append(locks, must.Get(k.TryLock(t.Context(), key, time.Minute))(t))
 				}
 				replace := func() {
 					all[0].name(addr(1))

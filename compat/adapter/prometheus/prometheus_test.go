@@ -47,8 +47,7 @@ func held(t *testing.T) *client.Registry {
 	ctx := context.Background()
 	take := func(key string) *compat.Lock {
 		t.Helper()
-		l := must.Get(locks.TryLock(ctx, key, time.Minute))(t)
-		return l
+		return must.Get(locks.TryLock(ctx, key, time.Minute))(t)
 	}
 	first := take("job:1")
 	if _, err := locks.TryLock(ctx, "job:1", time.Minute); !errors.Is(err, compat.ErrHeld) {

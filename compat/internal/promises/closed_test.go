@@ -24,8 +24,7 @@ func TestWhatHasEndedIsNotReleased(t *testing.T) {
 				locker, net := w.client(compat.Options{NoRenew: true, Timeout: time.Second})
 				var locks []*compat.Lock
 				for n := range 40 {
-					l := must.Get(locker.TryLock(background, k.another(n+2), short))(t)
-					locks = append(locks, l)
+					locks = append(locks, must.Get(locker.TryLock(background, k.another(n+2), short))(t))
 				}
 				net.Expect(faulty.Fate{Before: faulty.Forever}.Always())
 				pass(2 * short)

@@ -98,8 +98,7 @@ func TestRollingRestart(t *testing.T) {
 			one := func(i int, name string, args ...any) any {
 				c := w.servers[i].Dial()
 				defer c.Close()
-				reply := must.Get(c.Do(name, args...))(t)
-				return reply
+				return must.Get(c.Do(name, args...))(t)
 			}
 			one(0, "SETEX", k.key, 3, "another's")
 			holder, _ := w.client(compat.Options{})

@@ -28,8 +28,7 @@ func TestLists(t *testing.T) {
 			c := s.Dial()
 			do := func(name string, args ...any) int {
 				t.Helper()
-				n := must.Get(redis.Int(c.Do(name, args...)))(t)
-				return n
+				return must.Get(redis.Int(c.Do(name, args...)))(t)
 			}
 			l := signal.Lists{Waiters: "waiters", Wake: "wake"}
 			wake := func(want bool) {
@@ -40,8 +39,7 @@ func TestLists(t *testing.T) {
 			}
 			next := func() string {
 				t.Helper()
-				name := must.Get(signal.Next(c, l))(t)
-				return name
+				return must.Get(signal.Next(c, l))(t)
 			}
 			if name := next(); name != "" {
 				t.Errorf("%q waits", name)

@@ -52,8 +52,7 @@ func TestMain(m *testing.M) {
 
 func site(t *testing.T) string {
 	t.Helper()
-	dir := must.Get(written())(t)
-	return dir
+	return must.Get(written())(t)
 }
 
 // start starts Chromium, for half an hour at most. It ends with the test.

@@ -15,8 +15,7 @@ import (
 
 func format(t *testing.T, name string) dialect.Format {
 	t.Helper()
-	f := must.Get(dialect.Lookup(name))(t)
-	return f
+	return must.Get(dialect.Lookup(name))(t)
 }
 
 // Every client that reads a timestamp has a way to read it: one that has none could not be beside another

@@ -13,8 +13,7 @@ import (
 
 func find(t *testing.T, name string) Party {
 	t.Helper()
-	p := must.Get(Find(name))(t)
-	return p
+	return must.Get(Find(name))(t)
 }
 
 // What happened when real clients met, in the words of the page.

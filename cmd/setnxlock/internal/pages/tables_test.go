@@ -15,8 +15,7 @@ import (
 
 func stored(t *testing.T) tables {
 	t.Helper()
-	g := must.Get(readTables(Stored))(t)
-	return g
+	return must.Get(readTables(Stored))(t)
 }
 
 // The stored guarantees have all locks and all faults; each break has a way, which its schedule

@@ -160,8 +160,7 @@ var redisson = client{
 
 func (c client) format(t testing.TB) dialect.Format {
 	t.Helper()
-	f := must.Get(dialect.Lookup(c.dialect))(t)
-	return f
+	return must.Get(dialect.Lookup(c.dialect))(t)
 }
 
 func (c client) nameOfLock() string {

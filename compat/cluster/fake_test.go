@@ -62,8 +62,7 @@ const a, b = "a:1", "b:1"
 func newFake(t *testing.T, old bool) *fake {
 	f := &fake{t: t, old: old, owner: a, nodes: map[string]*fakeNode{}, silent: map[string]bool{}}
 	for _, name := range []string{a, b} {
-		s := must.Get(oldredis.New("7.0", oldredis.Options{}))(t)
-		t.Cleanup(func() { s.Close() })
+		s := oldredis.Run(t, "7.0")
 		f.nodes[name] = &fakeNode{name, s.Dial(), s.Dial}
 	}
 	return f

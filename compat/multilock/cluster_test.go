@@ -37,8 +37,7 @@ func two(even, odd compat.Pool) compat.Source {
 // On a cluster each key is locked where it is, in the same suite; and a server
 // that is down leaves nothing of the set behind on the others.
 func TestCluster(t *testing.T) {
-	a, b := oldredis.MustNew("2.2", oldredis.Options{}), oldredis.MustNew("5.0", oldredis.Options{})
-	t.Cleanup(func() { a.Close(); b.Close() })
+	a, b := oldredis.Run(t, "2.2"), oldredis.Run(t, "5.0")
 	for name, one := range map[string]protocol.Algorithm{"tx:guarded": txlock.Guarded{}, "getset:guarded": getsetlock.Guarded{}} {
 		k := compat.NewLocker(multilock.New(two(a, b), one), compat.Options{NoRenew: true})
 		lock, err := k.TryLock(background, multilock.Join("1", "2", "3"), ttl)

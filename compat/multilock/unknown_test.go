@@ -81,8 +81,7 @@ func TestShorterExtension(t *testing.T) {
 // A shortened key, and a server that can't be reached for the next: no reply is lost, and the
 // lock ends with the first key.
 func TestShortenedInPart(t *testing.T) {
-	a, b := oldredis.MustNew("2.2", oldredis.Options{}), oldredis.MustNew("2.2", oldredis.Options{})
-	t.Cleanup(func() { a.Close(); b.Close() })
+	a, b := oldredis.Run(t, "2.2"), oldredis.Run(t, "2.2")
 	net := new(faulty.Network)
 	k := compat.NewLocker(multilock.New(two(a, net.Pool(b)), txlock.Guarded{}), compat.Options{NoRenew: true})
 	lock, err := k.TryLock(background, multilock.Join("0", "1"), time.Minute)
@@ -129,8 +128,7 @@ func TestReleasePartlyLost(t *testing.T) {
 
 // Readers of one Locker hold a set together: none waits for the other to release it.
 func TestReadersShareSets(t *testing.T) {
-	s := oldredis.MustNew("2.4", oldredis.Options{})
-	t.Cleanup(func() { s.Close() })
+	s := oldredis.Run(t, "2.4")
 	k := compat.NewLocker(multilock.New(compat.Pooled(s), rwlock.Read{}), compat.Options{NoRenew: true})
 	ctx, cancel := context.WithTimeout(background, time.Minute)
 	defer cancel()
@@ -156,8 +154,7 @@ func TestReadersShareSets(t *testing.T) {
 // late, would release the key that kept its own. Two keys of one set get the same whole second as
 // before when it begins between them.
 func TestHandoffOfEveryKey(t *testing.T) {
-	s := oldredis.MustNew("2.4", oldredis.Options{})
-	t.Cleanup(func() { s.Close() })
+	s := oldredis.Run(t, "2.4")
 	mock := clock.NewMock()
 	mock.Set(time.Unix(1_600_000_000, 999_500_000))
 	net := new(faulty.Network)

@@ -220,13 +220,7 @@ func Owner(addr string, slot int) (owner string, err error) {
 // Until calls done until it returns nil, for a minute at most.
 func (c *Cluster) Until(what string, done func() error) {
 	c.t.Helper()
-	waitFor(c.t, what, done)
-}
-
-// waitFor calls done until it returns nil, for a minute at most.
-func waitFor(t testing.TB, what string, done func() error) {
-	t.Helper()
-	must.Do(t, Within(time.Minute, what, done))
+	must.Do(c.t, Within(time.Minute, what, done))
 }
 
 // Within calls done until it returns nil, for as long as limit.

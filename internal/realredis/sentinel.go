@@ -119,22 +119,22 @@ func (s *Sentinels) Master() (*Server, error) {
 // begun. Sentinel rejects a replica that has only just come back, so Failover retries.
 func (s *Sentinels) Failover() {
 	s.t.Helper()
-	waitFor(s.t, "SENTINEL FAILOVER", func() error {
+	must.Do(s.t, Within(time.Minute, "SENTINEL FAILOVER", func() error {
 		_, err := Ask(s.Sentinels[0].Addr, "SENTINEL", "failover", s.Name)
 		return err
-	})
+	}))
 }
 
 // Replaced waits until a majority of the Sentinels names a master other than old, and returns it.
 func (s *Sentinels) Replaced(old *Server) *Server {
 	s.t.Helper()
 	var now *Server
-	waitFor(s.t, "another master", func() (err error) {
+	must.Do(s.t, Within(time.Minute, "another master", func() (err error) {
 		if now, err = s.Master(); err == nil && now == old {
 			err = fmt.Errorf("still %s", old.Addr)
 		}
 		return err
-	})
+	}))
 	return now
 }
 

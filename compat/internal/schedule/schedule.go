@@ -146,7 +146,12 @@ func (s *Scheduler[T]) fire() {
 			ended = append(ended, i.Of)
 			t.End = now.Add(wallCheck) // End is called again for an item that it neither removed nor set
 		} else if t.Renew.IsZero() || !lease.Past(now, t.Renew) && !(len(renew) > 0 && t.Renew.Before(t.End) && s.base.Add(i.due).Sub(now) <= t.early()) {
-			break
+			if s.base.Add(i.due).After(now) {
+				break
+			}
+			i.read(s.base, now) // the wall clock was ahead by less than parted, and is not any more: the timer would not rest
+			s.fix(i)
+			continue
 		} else {
 			renew = append(renew, i.Of)
 		}

@@ -3,6 +3,7 @@ package promises_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/compat/semaphore"
+	"github.com/setnxlock/setnxlock/compat/setlock"
 )
 
 // strange are answers that are none to most commands.
@@ -26,7 +28,8 @@ func possible(n int, command string) bool {
 
 // An answer that no server gives to a command, which did not run, is taken neither for the good one nor for a refusal.
 func TestStrangeAnswers(t *testing.T) {
-	kinds := append(all(false), one("rwlock.Read", "2.4", rwlock.Read{}), one("semaphore of 3", "2.2", semaphore.Lock{Options: semaphore.Options{N: 3}}))
+	kinds := append(all(false), one("rwlock.Read", "2.4", rwlock.Read{}), one("semaphore of 3", "2.2", semaphore.Lock{Options: semaphore.Options{N: 3}}),
+		one("set:ifeq", "8.6", setlock.IfEq{}), one("set:ifeq of Valkey", "valkey-9.1", setlock.IfEq{}))
 	stride := 3
 	if whole {
 		stride = 1
@@ -50,7 +53,11 @@ func (w *world) answered(i int, reply any, n int) (reached bool) {
 	net.Clear()
 	net.Expect(faulty.Answer(reply).At(n))
 	wrong := func(what string, err error) {
-		if name := net.Sent()[n-1].Name; !possible(i, name) && name != "MSETNX" && name != "GETSET" { // parts of a transaction that must not be halved
+		name := net.Sent()[n-1].Name
+		if strings.HasPrefix(w.kind.name, "set:ifeq") && name == "SET" {
+			name = "GETSET" // with GET behind it: the value before
+		}
+		if !possible(i, name) && name != "MSETNX" && name != "GETSET" { // parts of a transaction that must not be halved
 			w.Errorf("%T(%v) to %s: %s, %v", reply, reply, name, what, err)
 		}
 	}

@@ -31,9 +31,9 @@ func text(reply any) any {
 // fits reports whether a server can give the reply to a command of the locks. Any reply fits other commands.
 func fits(name string, reply any) bool {
 	switch name {
-	case "SETNX", "RENAMENX", "MSETNX", "EXPIRE", "PEXPIRE", "EXPIREAT", "PERSIST":
+	case "SETNX", "RENAMENX", "MSETNX", "EXPIRE", "PEXPIRE", "EXPIREAT", "PERSIST", "DELIFEQ", "DELEX":
 		return yesOrNo(reply)
-	case "DEL", "DELIFEQ", "DELEX", "INCR", "INCRBY", "TTL", "PTTL", "EXISTS", "ZADD", "ZREM", "ZCARD", "ZREMRANGEBYSCORE",
+	case "DEL", "INCR", "INCRBY", "TTL", "PTTL", "EXISTS", "ZADD", "ZREM", "ZCARD", "ZREMRANGEBYSCORE",
 		"ZUNIONSTORE", "LREM", "WAIT":
 		return number(reply)
 	case "WATCH", "UNWATCH", "MULTI", "SETEX", "PSETEX", "MSET", "RENAME":

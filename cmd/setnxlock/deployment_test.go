@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
 	"github.com/setnxlock/setnxlock/compat/cluster"
 	"github.com/setnxlock/setnxlock/internal/must"
@@ -122,5 +123,44 @@ func TestSlowServerHasNoVote(t *testing.T) {
 	}
 	if out, status := command(t, quorum, "inspect", "--algorithm", "redlock", "--timeout", "1m", "job"); status != 0 {
 		t.Errorf("inspect with a --timeout: %d\n%s", status, out)
+	}
+}
+
+// release --force --yes removes no plain text from a quorum, nor what stands in a readers' or writer's place: it looks like
+// a lock to every lock that reads it. Locks it removes.
+func TestReleaseByForceLeavesTexts(t *testing.T) {
+	t.Parallel()
+	servers := startAll(t, "2.4,7.0,7.0")
+	one := strings.Split(servers, ",")[1]
+	for _, test := range []struct {
+		name, servers, flags string
+		values               []string // by server
+		status               int
+	}{
+		{"a page on a majority", servers, "redlock", []string{"", "a page", "a page"}, 64},
+		{"counters", servers, "redlock", []string{"17", "18", "18"}, 64},
+		{"a token beside a counter", servers, "redlock", []string{"94213c24deadbeef94213c24deadbeef", "94213c24deadbeef94213c24deadbeef", "5"}, 64},
+		{"tokens", servers, "redlock", []string{"94213c24deadbeef94213c24deadbeef", "94213c24deadbeef94213c24deadbeef", ""}, 0},
+		{"a page for a writer", one, "rw:write", []string{"a page"}, 64},
+		{"a page for readers", one, "rw:read", []string{"a page"}, 64},
+		{"a writer", one, "rw:read", []string{"w:94213c24deadbeef94213c24deadbeef"}, 0},
+	} {
+		for i, address := range strings.Split(test.servers, ",") {
+			if c := dial(t, address); test.values[i] == "" {
+				must.Get(c.Do("DEL", "k"))(t)
+			} else {
+				must.Get(c.Do("SET", "k", test.values[i]))(t)
+			}
+		}
+		out, status := command(t, test.servers, "release", "--algorithm", test.flags, "--timeout", "1m", "--force", "--yes", "k")
+		if status != test.status {
+			t.Errorf("%s: status %d, want %d: %s", test.name, status, test.status, out)
+		}
+		for i, address := range strings.Split(test.servers, ",") {
+			left, _ := redis.String(dial(t, address).Do("GET", "k"))
+			if want := test.values[i]; test.status != 0 && left != want || test.status == 0 && left != "" {
+				t.Errorf("%s: server %d has %q, had %q", test.name, i, left, want)
+			}
+		}
 	}
 }

@@ -316,10 +316,23 @@ func (v Verdict) IsLock(anyText bool) bool {
 }
 
 // OnlyText reports a lock with no sign of one but being a string: it may as well be a page, a profile or a
-// counter.
+// counter. Of the values on several servers, and of readers, one such text is enough.
 func (v Verdict) OnlyText(now time.Time) bool {
-	if v.Lock != Plain || v.Status == protocol.StatusFree || len(v.Holders) > 0 {
+	switch {
+	case v.Status == protocol.StatusFree:
 		return false
+	case v.Lock == RW:
+		return slices.ContainsFunc(v.Holders, func(h protocol.Holder) bool {
+			return !strings.HasPrefix(h.Value, "r:") && !strings.HasPrefix(h.Value, "w:")
+		})
+	case v.Lock != Plain:
+		return false
+	case len(v.Holders) > 0:
+		return slices.ContainsFunc(v.Holders, func(h protocol.Holder) bool {
+			return slices.ContainsFunc(strings.Split(h.Value, ","), func(value string) bool { // of several keys
+				return Verdict{State: protocol.State{Key: v.Key, Status: v.Status, Value: value, TTL: v.TTL}}.OnlyText(now)
+			})
+		})
 	}
 	if v.Why == nil { // a lock has looked itself, which reads any text
 		v = Lens{}.Judge(Content{Key: v.Key, Type: "string", Value: v.Value, TTL: v.TTL}, now)

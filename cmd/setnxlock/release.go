@@ -216,7 +216,7 @@ func (a *app) mayRemove(held []verdict.Verdict, f releaseFlags) error {
 			return exit.Because(statusForeign, fmt.Errorf("%q holds a lock of %s, which setnxlock can't release: nothing was removed", one.Key, one.Clients[0]), releasedBy(one.Clients[0]))
 		case one.Value == "" && a.algorithm == "redlock":
 			return exit.Because(statusLost, fmt.Errorf("%q is held in parts, by several clients: nothing was removed", one.Key), "remove it on each server: --redis HOST:PORT, without --algorithm redlock")
-		case !one.OnlyText(time.Now()), a.dialect != "", f.notALock:
+		case !one.OnlyText(time.Now()), a.dialect != "" && a.written(one), f.notALock:
 		case f.yes:
 			return exit.Because(exit.Wrong, fmt.Errorf("%q holds a text that need not be a lock: nothing was removed", one.Key), "--not-a-lock removes it nevertheless; without --yes it is shown first, and you are asked")
 		default:
@@ -234,6 +234,22 @@ func (a *app) mayRemove(held []verdict.Verdict, f releaseFlags) error {
 		question += "It may be no lock: any text looks like this. "
 	}
 	return a.confirm(question + holderWill(held))
+}
+
+// written reports whether the clients of --dialect write all values of a lock.
+func (a *app) written(one verdict.Verdict) bool {
+	of, err := a.whose(nil)
+	if err != nil {
+		return false
+	}
+	values := []string{one.Value}
+	if len(one.Holders) > 0 {
+		values = nil
+		for _, h := range one.Holders {
+			values = append(values, h.Value)
+		}
+	}
+	return !slices.ContainsFunc(values, func(value string) bool { return !of.reads(value) })
 }
 
 // releasedBy tells how clients of hashes and sorted sets release a lock.

@@ -304,6 +304,19 @@ func (a *app) whose(seen []verdict.Verdict) (repairing, error) {
 	return of, nil
 }
 
+// reads reports whether the clients write such a value.
+func (of repairing) reads(value string) (yes bool) {
+	switch {
+	case of.own:
+		_, yes = dialect.OwnerOf(value)
+	case of.time.Time != nil:
+		_, yes = of.time.Time.Parse(value)
+	default:
+		_, yes = of.format.Token.Read(value)
+	}
+	return yes
+}
+
 // remedy plans for one key. given: the operator named the key, and did not only match it.
 func (of repairing) remedy(v verdict.Verdict, given bool) remedy {
 	r := remedy{Key: v.Key, Action: doLeave, Outcome: outcomeLeft, was: v}

@@ -149,6 +149,9 @@ func TestProbeRefused(t *testing.T) {
 				if r.Has(probe.WarnNoInfo) != slices.Contains(names, "INFO") {
 					t.Errorf("warnings %v", r.Warnings)
 				}
+				if r.Has(probe.WarnNoRole) != slices.Contains(names, "INFO") { // these servers have no ROLE
+					t.Errorf("role %q, warnings %v", r.Role, r.Warnings)
+				}
 				s.SetFault(nil)
 				empty(t, s)
 			})

@@ -26,6 +26,7 @@ const (
 	WarnClosesConnection = "closes-connection"   // on commands that it doesn't know
 	WarnSetnxDeletes     = "setnx-on-volatile"   // SETNX deletes a key that has a TTL
 	WarnNoInfo           = "version-not-learned" // INFO is refused or lacks it
+	WarnNoRole           = "role-not-learned"    // INFO and ROLE are refused or lack it
 )
 
 // warnings draws the conclusions.
@@ -70,6 +71,9 @@ func warnings(p *prober) []Warning {
 	}
 	if r.Version == "" {
 		warn(WarnNoInfo, "INFO does not say the version")
+	}
+	if r.Role == "" && r.Writable {
+		warn(WarnNoRole, "neither INFO nor ROLE says that it is a master: on a replica that takes writes a lock excludes nobody")
 	}
 	p.configured(warn)
 	return list

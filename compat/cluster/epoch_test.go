@@ -38,7 +38,8 @@ type shards struct {
 
 	apart bool // the commands of a write are run one by one, and something may happen in between
 
-	asked func(cmds [][]any) // called before commands run
+	asked    func(cmds [][]any)  // called before commands run
+	answered func(replies []any) // called before their replies are sent
 }
 
 func newShards(t *testing.T) (*shards, *cluster.Source) {
@@ -182,6 +183,9 @@ func (s *shards) dial(addr string) redis.Conn {
 		}
 		if s.lost(addr) {
 			return nil, io.EOF
+		}
+		if s.answered != nil {
+			s.answered(replies)
 		}
 		return replies, nil
 	}, func(bool) { to.Close() })

@@ -77,6 +77,7 @@ func (c *conn) write(v via, units []unit) ([][]any, error) {
 	if refusal := c.refusal(v, l, units[0]); refusal != nil {
 		return [][]any{refusal}, nil
 	}
+	asked := time.Now()
 	replies, err := c.exchange(v, l, units)
 	if err != nil {
 		return nil, err
@@ -88,15 +89,15 @@ func (c *conn) write(v via, units []unit) ([][]any, error) {
 		}
 	}
 	for i, u := range units {
-		if replies[i], err = c.follow(v, l, u, replies[i], i > last); err != nil {
+		if replies[i], err = c.follow(v, l, asked, u, replies[i], i > last); err != nil {
 			return nil, err
 		}
 	}
 	return replies, nil
 }
 
-// follow goes where the answers of the server at l lead, and returns the final ones.
-func (c *conn) follow(v via, l *leg, u unit, replies []any, inOrder bool) ([]any, error) {
+// follow goes where the answers of the server at l lead, which was asked at that moment, and returns the final ones.
+func (c *conn) follow(v via, l *leg, asked time.Time, u unit, replies []any, inOrder bool) ([]any, error) {
 	for range redirections {
 		to, ok := redirected(replies, l.addr)
 		watching, keys := c.watching(), c.watched()
@@ -110,7 +111,7 @@ func (c *conn) follow(v via, l *leg, u unit, replies []any, inOrder bool) ([]any
 		} else {
 			c.s.moved(ctx, c, to.slot, l.addr, to.addr)
 		}
-		c.s.names(l.addr, time.Now(), to.addr)
+		c.s.names(l.addr, asked, to.addr)
 		if c.open != nil || is(u.cmds[len(u.cmds)-1], "EXEC") && !u.multi || !inOrder {
 			done()
 			return replies, nil
@@ -133,7 +134,7 @@ func (c *conn) follow(v via, l *leg, u unit, replies []any, inOrder bool) ([]any
 			return c.aborted(v, u), nil
 		}
 		next.asking = to.ask
-		l = next
+		l, asked = next, time.Now()
 		all, err := c.exchange(v, l, []unit{u})
 		if err != nil {
 			return nil, err

@@ -1,10 +1,12 @@
 package cluster_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/internal/must"
 )
@@ -62,5 +64,45 @@ func TestStoodStillWhileItWasReplaced(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A redirection says who was the master when it was asked for. A reply that was long under way vouches for nobody that
+// was replaced since.
+func TestRedirectionThatWasLongUnderWay(t *testing.T) {
+	for _, a := range algorithms() {
+		inBubble(t, a.name, func(t *testing.T) {
+			const key = "k"
+			s, source := newShards(t)
+			o := compat.Options{NoRenew: true, Timeout: time.Minute}
+			k := compat.NewOn(source.Source(), a.new(false), o)
+			lock, err := k.TryLock(t.Context(), key, time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			must.Do(t, lock.Release(t.Context()))
+			s.set("c:1", "b:1")
+			slow := false
+			s.answered = func(replies []any) {
+				if e, moved := replies[0].(redis.Error); slow || !moved || !strings.HasPrefix(string(e), "MOVED") {
+					return
+				}
+				slow = true
+				time.Sleep(3 * time.Second)
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.set("b:1", "b:1")
+				s.stale = "c:1"
+			}
+			lock, err = k.TryLock(t.Context(), key, time.Hour)
+			if !slow {
+				t.Fatal("nothing was redirected")
+			}
+			got, held := compat.NewOn(s.source(t).Source(), a.new(false), o).TryLock(t.Context(), key, time.Minute)
+			if held == nil && err == nil {
+				t.Errorf("%q, and another has %q on the new master", lock.Token(), got.Token())
+			}
+			synctest.Wait() // what is returned in the background
+		})
 	}
 }

@@ -236,8 +236,12 @@ func (p Position) others() []Option {
 		}
 	}
 	lease := time.Duration(p.Trace.TTL) * time.Millisecond
-	for n := 1; n <= len(p.Trace.Start.Each); n++ {
-		list = append(list, p.options(fmt.Sprintf("server %d's clock is set forward by more than a lease", n), race.Choice{Verb: race.Jump, Server: n, By: lease + time.Second})...)
+	for n := min(1, len(p.Trace.Start.Each)); n <= len(p.Trace.Start.Each); n++ {
+		server := "the server"
+		if n > 0 {
+			server = fmt.Sprint("server ", n)
+		}
+		list = append(list, p.options(server+"'s clock is set forward by more than a lease", race.Choice{Verb: race.Jump, Server: n, By: lease + time.Second})...)
 	}
 	return list
 }

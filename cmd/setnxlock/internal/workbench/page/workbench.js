@@ -371,6 +371,7 @@ function drawGuide() {
   $('task').hidden = !level?.exercise
   exercising &&= !!level?.exercise
   $('task').setAttribute('aria-pressed', exercising)
+  $('howto').hidden = exercising
   $('goals').replaceChildren(...(exercising ? [element('p', level.exercise.text), ...level.exercise.goals.map(g => element('li', g))] : []))
   $('wide').href = '#' + encodeURIComponent(t.schedule)
   const what = broken ? 'Broken. See why below, and where the grey lock parts from it.'
@@ -786,18 +787,19 @@ const SERVER = {R: 'restart', F: 'failover', E: 'evict', X: 'reap', D: 'down', J
 function typed(key) {
   const was = begun
   begun = ''
+  const set = key => SERVER[key] + (key === 'J' ? '+' + (state.trace.ttl_ms / 1000 + 1) + 's' : '')
   const servers = state.trace.start.each ? state.trace.start.each.length : 1
   if (was[0] === '+') {
     if (key === 'Enter') choose(was)
     else if (key === 'Backspace') begun = was.slice(0, -1)
     else if (/^[\w.~]$/.test(key)) begun = was + key
   } else if (was && /^[1-9]$/.test(key)) {
-    if (SERVER[was]) choose('S' + key + '.' + SERVER[was] + (was === 'J' ? '+' + (state.trace.ttl_ms / 1000 + 1) + 's' : ''))
+    if (SERVER[was]) choose('S' + key + '.' + set(was))
     else if (was === 'r') choose('C' + key + '-')
     else if (was === 'p') either('C' + key + '.pause', 'C' + key + '.resume')
     else choose('C' + key + '.' + FATES[was])
   } else if (key === '+' || FATES[key] || SERVER[key] && servers > 1) begun = key
-  else if (SERVER[key]) choose('redis.' + SERVER[key])
+  else if (SERVER[key]) choose('redis.' + set(key))
   else if (/^[1-4]$/.test(key)) {
     if (key > state.trace.clients.length) return false
     choose('C' + key)

@@ -46,6 +46,28 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// A level's hints count as find it does; where they know not all they say so, and more steps. They know where the card of time
+// leads, at whichever step.
+func TestHints(t *testing.T) {
+	for _, s := range append(catalogue.All(), catalogue.Scenario{Name: openingName, Star: 1}) {
+		if s.Star == 0 {
+			continue
+		}
+		schedule := opening
+		if s.Run.Schedule != "" {
+			schedule = must.Get(s.Trace())(t).Schedule
+		}
+		g := must.Get(race.Around(schedule, graphStates, Locks(), cardOf(schedule)))(t)
+		f, refused := asked[Found](t, Question{Do: "find", Race: s.Name})
+		if way := shortest(g, f.Violated); refused != "" || len(way) < f.Steps || len(way) > f.Steps && !g.Cut {
+			t.Errorf("%s: the hints say %d steps, %q, and find it says %d: %s%s", s.Name, len(way), way, f.Steps, f.Schedule, refused)
+		}
+		if first, ok := g.States[0].To["C1"]; s.Name == openingName && (!ok || g.States[first].To["+9.899s"] == 0) {
+			t.Errorf("after C1's first step the card of time leads nowhere: %v", g.States[first].To)
+		}
+	}
+}
+
 // Elsewhere it looks first whether two can hold the lock, then for everything, by the faults of the question, and says so, and
 // what it has not tried.
 func TestIsItSafe(t *testing.T) {

@@ -698,7 +698,8 @@ function drawSolved(v) {
   box.replaceChildren(element('h2', 'Solved, in ' + counted(v.step) + '.' + best), element('p', level.fix))
   if (level.survives) {
     const b = element('button', 'The same race on ' + level.survives.algorithm + ', which survives it')
-    b.onclick = () => survivor(level)
+    const to = level.survives.schedule
+    b.onclick = () => go(to)
     box.append(b)
   }
   const next = LEVELS[LEVELS.indexOf(level) + 1]
@@ -708,15 +709,6 @@ function drawSolved(v) {
     b.id = 'next'
     $('violation').firstChild.append(' ', b)
   }
-}
-
-async function survivor(of) {
-  const broke = state.trace.events
-  if (!await go(of.survives.schedule)) return
-  const is = state.trace.events
-  let n = 0
-  while (n < is.length && n < broke.length && is[n].who === broke[n].who && is[n].cmd === broke[n].cmd && is[n].reply === broke[n].reply) n++
-  $('said').textContent = of.survives.algorithm + ' survives. ' + (n < is.length ? 'They part at step ' + (n + 1) + '. ' + sentence(is[n]) : '')
 }
 
 // way is how many choices away the objective is from a state of a level's graph, and the first of them; null: it is nowhere.
@@ -870,7 +862,7 @@ async function readLog(text, key = '') {
   told.append(...(log.says ?? []).map(s => element('li', s)))
   const way = element('p')
   if (log.way) {
-    const on = element('button', 'Go on in the explorer from step ' + log.way.step + ' of the log, which is its step ' + wordsOf(log.way.schedule).length)
+    const on = element('button', 'Go on in the explorer from step ' + log.way.step + ' of the log (step ' + wordsOf(log.way.schedule).length + ' there)')
     on.onclick = () => { go(log.way.schedule); scrollTo(0, 0) }
     way.append(on)
   }

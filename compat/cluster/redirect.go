@@ -96,7 +96,7 @@ func (c *conn) write(v via, units []unit) ([][]any, error) {
 	return replies, nil
 }
 
-// follow goes where the answers of the server at l lead, which was asked at that moment, and returns the final ones.
+// follow goes where the answers of the server at l lead, asked at the given moment, and returns the final ones.
 func (c *conn) follow(v via, l *leg, asked time.Time, u unit, replies []any, inOrder bool) ([]any, error) {
 	for range redirections {
 		to, ok := redirected(replies, l.addr)

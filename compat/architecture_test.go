@@ -53,7 +53,7 @@ func TestAlgorithmsOnlyCompute(t *testing.T) {
 }
 
 // The engine goes by a Locker's clock. What looks at the real one is in one file, which says why; of the engine's other
-// parts only NewLocker makes a clock, for a Locker that was given none.
+// parts only NewLocker makes a clock, for a Locker that was given none. None keeps a time as a number.
 func TestOneFileLooksAtTheRealClock(t *testing.T) {
 	const real = "internal/limit/real.go"
 	looks := map[string]string{"Now": "time", "Since": "time", "Until": "time", "After": "time", "AfterFunc": "time", "NewTimer": "time",
@@ -69,11 +69,14 @@ func TestOneFileLooksAtTheRealClock(t *testing.T) {
 					if !ok {
 						return true
 					}
+					at := f.at(n)
 					x, ok := s.X.(*ast.Ident)
+					if strings.HasPrefix(s.Sel.Name, "Unix") && (!ok || x.Name != "time") {
+						t.Errorf("%s: a time as a number has no monotonic reading: a wall clock that is set moves it", at)
+					}
 					if !ok || looks[s.Sel.Name] != x.Name {
 						return true
 					}
-					at := f.at(n)
 					seen[at.Filename] = true
 					if at.Filename != real && (x.Name != "clock" || of == nil || of.Name.Name != "NewLocker") {
 						t.Errorf("%s: %s.%s, which is for %s", at, x.Name, s.Sel.Name, real)

@@ -82,8 +82,8 @@ func (s *server) await(ctx context.Context, key string, trip time.Duration) (epo
 // whose connections broke in a busy moment, the server could be too busy with checks to end one in time. Two, so that one
 // which hangs does not hold up all.
 type exam struct {
-	heard  atomic.Int64 // when the server last answered, in nanoseconds of Unix
-	trip   atomic.Int64 // the longest that an answer has taken, in nanoseconds
+	heard  atomic.Pointer[time.Time] // when the server last answered
+	trip   atomic.Int64              // the longest that an answer has taken, in nanoseconds
 	ctx    context.Context
 	cancel func()
 
@@ -100,12 +100,12 @@ type exam struct {
 
 // hears notes that the server has answered.
 func (e *exam) hears() {
-	now := limit.Now().UnixNano()
-	e.trip.Store(max(e.trip.Load(), now-e.heard.Swap(now)))
+	now := limit.Now()
+	e.trip.Store(max(e.trip.Load(), int64(now.Sub(*e.heard.Swap(&now)))))
 }
 
 // silent returns the time since the server last answered.
-func (e *exam) silent() time.Duration { return limit.Since(time.Unix(0, e.heard.Load())) }
+func (e *exam) silent() time.Duration { return limit.Since(*e.heard.Load()) }
 
 // wait waits until it is done.
 func (e *exam) wait(ctx context.Context, trip time.Duration) error {
@@ -155,9 +155,10 @@ func (s *server) exam(ctx context.Context, key string) *exam {
 	g := s.group(key)
 	e := s.exams[g]
 	if e == nil || e.givenUp {
+		now := limit.Now()
 		e = &exam{done: make(chan struct{})}
 		e.ctx, e.cancel = cleaning.Of(ctx, cleaning.Alone).Keep(ctx, max(limit.Of(ctx), longestCheck))
-		e.heard.Store(limit.Now().UnixNano())
+		e.heard.Store(&now)
 		s.exams[g] = e
 	}
 	e.waiting++

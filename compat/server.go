@@ -47,11 +47,11 @@ type server struct {
 	owned atomic.Bool // by a Locker
 	jobs  *cleaning.Jobs
 
-	silent    atomic.Int64  // until when releases wake nobody, in nanoseconds of Unix
-	hungUp    atomic.Int64  // wake-ups in a row that ended with their connection
-	listeners atomic.Int64  // connections that listen, of Source.Listen
-	hears     atomic.Int64  // for how many seconds at once one can listen here; 0: not known to be few
-	lists     atomic.Uint64 // what volatile found, and in which epoch
+	silent    atomic.Pointer[time.Time] // until when releases wake nobody; nil: they do
+	hungUp    atomic.Int64              // wake-ups in a row that ended with their connection
+	listeners atomic.Int64              // connections that listen, of Source.Listen
+	hears     atomic.Int64              // for how many seconds at once one can listen here; 0: not known to be few
+	lists     atomic.Uint64             // what volatile found, and in which epoch
 }
 
 // NewBackend returns a [Backend]: a on the servers of source, each key on its own server. It is for [NewLocker],

@@ -66,7 +66,7 @@ func (s *server) signals(now func() time.Time, pause func(time.Duration), step, 
 			if moment > 0 {
 				pause(moment)
 			}
-			if now().UnixNano() < s.silent.Load() {
+			if until := s.silent.Load(); until != nil && now().Before(*until) {
 				return false
 			}
 			ctx, done := cleanup(ctx)
@@ -83,7 +83,8 @@ func (s *server) signals(now func() time.Time, pause func(time.Duration), step, 
 				retry = min(retry<<min(s.hungUp.Add(1)-1, 16), longSilence)
 			}
 			if retry > 0 {
-				s.silent.Store(now().Add(retry).UnixNano())
+				until := now().Add(retry)
+				s.silent.Store(&until)
 			}
 			return woken
 		},

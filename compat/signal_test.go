@@ -16,6 +16,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
+	"github.com/setnxlock/setnxlock/compat/internal/simulate"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/rwlock"
@@ -425,8 +426,8 @@ func TestSignalOverABrokenNetwork(t *testing.T) {
 	})
 }
 
-// What a server says of the moment, or a connection that ends, silences no later release: the next one wakes who waits.
-// What a user may not do is not asked again.
+// What a server says of the moment, or a connection that ends, silences no later release: the next one wakes who waits,
+// also after the wall clock was set back. What a user may not do is not asked again.
 func TestRefusalsThatPassSilenceNobody(t *testing.T) {
 	for reply, again := range map[redis.Error]bool{
 		"READONLY You can't write against a read only replica.":             true,
@@ -442,7 +443,8 @@ func TestRefusalsThatPassSilenceNobody(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, net := still(t, "7.0"), new(faulty.Network)
 				source := compat.Pooled(&redis.Pool{MaxIdle: 8, Dial: func() (redis.Conn, error) { return net.Conn(s.Dial()), nil }})
-				holder := compat.NewOn(source, txlock.Renamed{}, compat.Options{NoRenew: true})
+				c := simulate.NewClock()
+				holder := compat.NewOn(source, txlock.Renamed{}, compat.Options{NoRenew: true, Clock: c})
 				defer holder.Close(background) //nolint:errcheck // nothing is held
 				net.Expect(func(m faulty.Message) (f faulty.Fate) {
 					switch {
@@ -455,6 +457,7 @@ func TestRefusalsThatPassSilenceNobody(t *testing.T) {
 					return f
 				})
 				release(t, try(t, holder, "another"))
+				c.Set(-24 * time.Hour)
 				time.Sleep(2 * time.Second)
 				net.Expect(nil)
 				l := try(t, holder, "k")

@@ -230,7 +230,9 @@ func (s *resolver) read(ctx context.Context, h holder) (value string, err error)
 	if st.Status == StatusFree {
 		value = ""
 	}
-	h.saw(&LostError{Key: l.Key, Value: value, Gone: st.Status == StatusFree})
+	if ours == "" { // else its last error tells why it is not extended
+		h.saw(&LostError{Key: l.Key, Value: value, Gone: st.Status == StatusFree})
+	}
 	if h.on(lease.Event{Kind: lease.Found, At: s.now(), Claim: lease.Claim{Value: value}}, l) == lease.Over {
 		return value, h.over()
 	}

@@ -328,6 +328,7 @@ func opens(t *testing.T, p tab) {
 	p.says("#hinttext", "undo 1, then 8 steps to go.")
 	p.key("u")
 	for n := range 8 {
+		p.until(fmt.Sprintf("queued === 0 && state.trace.events.length === %d", n))
 		p.says("#hinttext", fmt.Sprint(8-n, " step"))
 		p.click("#hint")
 		p.until(`$("hinttext").textContent.includes(" Next: ")`)
@@ -335,7 +336,6 @@ func opens(t *testing.T, p tab) {
 			const card = /Next: (?:(C.)’s card|the card of (time))/.exec($("hinttext").textContent)
 			document.querySelector("[data-card=" + (card[1] || card[2]) + "] .msg").click()
 		})()`))
-		p.until(fmt.Sprintf("queued === 0 && state.trace.events.length === %d", n+1))
 	}
 	p.says("#violation", "Broken: exclusion at step 8")
 	p.click("#said")

@@ -183,6 +183,7 @@ async function show(schedule, {keep = false, silent = false, played = false} = {
   state = at
   others = null
   level = levelOf(head())
+  if (played) $('guide').open = false // it covers the lanes
   byHand = played && at.trace.schedule !== led
   if (level?.name !== named) named = ''
   const is = [embedded && 'embed', exercising && 'exercise', named].filter(Boolean).join()
@@ -756,7 +757,7 @@ const isOpening = () => level === LEVELS[0]
 
 // Moves.
 
-const choose = word => { $('guide').open = false; return queue(() => move(word)) }
+const choose = word => queue(() => move(word))
 const move = word => show(join(head(), [...words(), word]), {played: true})
 
 // either makes the first of some moves that can be made.

@@ -32,8 +32,10 @@ func (c *suite) limits(t testing.TB) {
 			want(t, fmt.Sprintf("%s with a ttl of %v", step, ttl), err, compat.ErrInvalid)
 		}
 	}
-	if net.Count() != 0 {
-		t.Errorf("%v was sent for a ttl that makes no lease", net.Sent())
+	for _, m := range net.Sent() {
+		if m.Name != "UNWATCH" { // of a connection that goes back to its pool behind the acquisition
+			t.Errorf("%s was sent for a ttl that makes no lease", m.Name)
+		}
 	}
 	if st, err := c.client().Inspect(ctx, key); err != nil || !st.Holds(lock.Token()) || !lock.Until().Equal(until) {
 		t.Errorf("after it: %+v, %v, until %v; want it held until %v", st, err, lock.Until(), until)

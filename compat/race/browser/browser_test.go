@@ -318,12 +318,13 @@ func TestLongWorkbench(t *testing.T) {
 	})
 }
 
-// The opening says what is to be done, and at each step how far it is and which card is next: whoever does so breaks the lock.
+// The opening says what is to be done, and at each step how far it is and which card is next: whoever does so breaks
+// the lock.
 // What a search has shown is no level solved, and its answer goes with its lock.
 func opens(t *testing.T, p tab) {
 	p.offered()
 	p.do(chromedp.Evaluate[chromedp.Void](`localStorage.clear()`)) // other tabs share it
-	p.says("#now", "Make two clients hold the lock at once: you choose whose command runs next, what gets lost, when time passes.")
+	p.says("#now", "Make two clients hold the lock at once: you choose whose command runs next, what gets lost, when ")
 	p.key("t") // astray: nothing ends
 	p.says("#hinttext", "undo 1, then 8 steps to go.")
 	p.key("u")
@@ -443,7 +444,8 @@ func framed(t *testing.T, browser context.Context) {
 	w.narrow()
 	// Of races that begin alike the address says which it is: what is looked for, by which faults.
 	p = open(t, browser, "file://"+filepath.Join(site(t), "any-server-clock-jump.html"), 1280, "light")
-	w = open(t, browser, eval[string](p, `new URL(document.querySelector("#play").dataset.src, location.href).href`), 500, "light")
+	game := eval[string](p, `new URL(document.querySelector("#play").dataset.src, location.href).href`)
+	w = open(t, browser, game, 500, "light")
 	w.do(chromedp.EmulateViewport(500, 700))
 	w.offered()
 	w.says("#leveltitle", "any/server-clock-jump: ")

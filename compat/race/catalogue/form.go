@@ -39,8 +39,8 @@ import (
 // or "next" for the next command. A reply that no line fits leads to the next command; after the
 // last command, an attempt counts as held by another, and a release as done.
 //
-// COMPARE-AND-DELETE KEY TOKEN is the script that deletes the key if it holds the token. Of its replies 0 is "lost", unless a
-// line says otherwise. A script of your own stands in
+// COMPARE-AND-DELETE KEY TOKEN is the script that deletes the key if it holds the token. Of its replies 0 is "lost",
+// unless a line says otherwise. A script of your own stands in
 // quotes behind EVAL, where a comma is a comma: [FormName] writes the name of a lock's lines. WATCH, MULTI and EXEC are
 // commands like others, and a client has one connection.
 const Form = "form/"

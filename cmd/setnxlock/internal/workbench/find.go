@@ -34,8 +34,8 @@ const furtherJumps = 3
 // exclusion is the invariant that is looked at first: whether two can hold a lock is what its reader asks.
 const exclusion = "exclusion"
 
-// find searches for a violation from the beginning: of a race of the catalogue for its own, by its own faults, elsewhere
-// by the faults and jumps of time of the question.
+// find searches for a violation from the beginning: of a race of the catalogue for its own, by its own faults,
+// elsewhere by the faults and jumps of time of the question.
 func (q Question) find(ctx context.Context, progress func(Progress)) (Found, error) {
 	if q.Race != "" {
 		return q.findRace(ctx, progress)
@@ -85,7 +85,8 @@ func (q Question) findRace(ctx context.Context, progress func(Progress)) (Found,
 	return nearby(c, choices) // it needs a fault, or a moment, that the explorer has not
 }
 
-// recorded is what is known of a race of the catalogue, or of the opening: how it begins, a way to break it, and its steps.
+// recorded is what is known of a race of the catalogue, or of the opening: how it begins, a way to break it, and
+// its steps.
 func recorded(name string) (c race.Config, choices []race.Choice, steps int, err error) {
 	if name == openingName {
 		c, choices, err = race.ParseSchedule(opening)
@@ -123,8 +124,8 @@ func explored(ctx context.Context, c race.Config, progress func(Progress)) (Foun
 	return found(c, r, r.Looked.Says()), err
 }
 
-// nearby searches the states around a race that can be replayed and not explored: what goes wrong in it goes wrong at any
-// other of its moments, and nothing else does.
+// nearby searches the states around a race that can be replayed and not explored: what goes wrong in it goes wrong
+// at any other of its moments, and nothing else does.
 func nearby(c race.Config, choices []race.Choice) (Found, error) {
 	g, err := race.Around(race.Schedule(c, choices), graphStates, c.Locks, nil)
 	if err != nil {
@@ -141,7 +142,8 @@ func nearby(c race.Config, choices []race.Choice) (Found, error) {
 			faults = append(faults, c.String())
 		}
 	}
-	says := "Looked for " + c.Invariants[0] + " near this race, with its own " + strings.Join(faults, ", ") + " at any moment, and nothing else that goes wrong."
+	says := "Looked for " + c.Invariants[0] + " near this race, with its own " + strings.Join(faults, ", ") +
+		" at any moment, and nothing else that goes wrong."
 	return found(c, race.Result{Verdict: race.Violated, States: len(g.States), Trace: &at.Trace}, says), err
 }
 

@@ -107,8 +107,10 @@ func levelsOf(races []pages.Page) ([]Level, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.Scenario, t.Title, t.Objective = openingName, "the lock of the SETNX page", "Make two clients hold the lock at once."
-	t.Text = "The value is the time at which the lease ends. Whoever finds it past takes the lock over. A release compares, and then deletes."
+	t.Scenario, t.Title = openingName, "the lock of the SETNX page"
+	t.Objective = "Make two clients hold the lock at once."
+	t.Text = "The value is the time at which the lease ends. Whoever finds it past takes the lock over. " +
+		"A release compares, and then deletes."
 	var levels []Level
 	for _, p := range append([]pages.Page{{Trace: t}}, races...) {
 		limit := 0

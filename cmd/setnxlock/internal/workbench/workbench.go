@@ -241,7 +241,8 @@ func (p Position) others() []Option {
 		if n > 0 {
 			server = fmt.Sprint("server ", n)
 		}
-		list = append(list, p.options(server+"'s clock is set forward by more than a lease", race.Choice{Verb: race.Jump, Server: n, By: lease + time.Second})...)
+		jump := race.Choice{Verb: race.Jump, Server: n, By: lease + time.Second}
+		list = append(list, p.options(server+"'s clock is set forward by more than a lease", jump)...)
 	}
 	return list
 }

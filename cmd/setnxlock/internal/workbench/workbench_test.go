@@ -18,7 +18,8 @@ func TestChoices(t *testing.T) {
 		must.Do(t, err)
 		c.Locks, c.Anyway = Locks(), true
 		for n, choice := range made {
-			if v := choice.Verb; v == race.Step || v == race.Pass || v == race.PassUnreaped || v == race.Clock || v == race.Stale {
+			switch choice.Verb {
+			case race.Step, race.Pass, race.PassUnreaped, race.Clock, race.Stale:
 				continue
 			}
 			faults++

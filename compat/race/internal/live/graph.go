@@ -22,11 +22,14 @@ type GraphState struct {
 	Broken string         `json:"broken,omitempty"` // the invariant that is; no choice leads on from there
 }
 
+// Times are jumps of time that can be made after a run.
+type Times func([]plan.Choice, trace.Trace) []plan.Choice
+
 // Around returns the graph around a schedule: from each reachable state, every client's next step, the
 // schedule's faults as often as they stand in it, and as many jumps of time: the schedule's, and those of
 // times (nil: none), which takes the run so far. Of more than limit states it has those of the schedule and
 // the nearest to them. The algorithms are this module's, or of locks.
-func Around(schedule string, limit int, locks plan.Locks, times func([]plan.Choice, trace.Trace) []plan.Choice) (Graph, error) {
+func Around(schedule string, limit int, locks plan.Locks, times Times) (Graph, error) {
 	c, choices, err := plan.ParseSchedule(schedule)
 	if err != nil {
 		return Graph{}, err
@@ -52,7 +55,7 @@ type grapher struct {
 	known map[string]int // a state's number, by all that it is
 	extra []plan.Choice  // the faults and jumps of time that are offered, each once
 	often []int          // how often each may be chosen; of all jumps of time together, where the first stands
-	times func([]plan.Choice, trace.Trace) []plan.Choice
+	times Times
 }
 
 // offer finds the choices beside each client's next step.

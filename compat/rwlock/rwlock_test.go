@@ -20,6 +20,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/rwlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/internal/must"
+	"github.com/setnxlock/setnxlock/internal/steps"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -1007,4 +1008,17 @@ func TestReadReleasesWriter(t *testing.T) {
 		release(t, s, rwlock.Read{}, l, compat.ErrLost)
 		acquire(t, s, rwlock.Write{}, ttl)
 	})
+}
+
+// A writer's key that expires between the GET and the TTL of one look is free; since Redis 2.8 the server says so. It is
+// not a key without an end.
+func TestExpiredWhileLookedAt(t *testing.T) {
+	for ttl, o := range map[string]rwlock.Options{"TTL": {}, "PTTL": {Millis: true}} {
+		s := oldredis.Run(t, "2.8")
+		s.Dial().Do("SETEX", "k", 1, "w:me")                                                                        //nolint:errcheck
+		c := steps.Instead(s.Dial(), ttl, func(run func(...any) any) any { s.Dial().Do("DEL", "k"); return run() }) //nolint:errcheck
+		if st, err := (rwlock.Write{Options: o}).Inspect(c, s.Now(), "k"); err != nil || st.Status != protocol.StatusFree || st.Value != "" {
+			t.Errorf("%s: %+v, %v; want it free", ttl, st, err)
+		}
+	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/semaphore"
 	"github.com/setnxlock/setnxlock/internal/must"
+	"github.com/setnxlock/setnxlock/internal/steps"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -540,5 +541,27 @@ func TestCheck(t *testing.T) {
 	odd.Options.Slot = func(func() string) protocol.Algorithm { return txlock.Guarded{} }
 	if err := odd.Traits().Check(c, "k"); !errors.Is(err, protocol.ErrInvalid) {
 		t.Errorf("%v, want ErrInvalid", err)
+	}
+}
+
+// A key that expires between the GET and the TTL of one look is free; since Redis 2.8 the server says so. It is not a key
+// without an end.
+func TestExpiredWhileLookedAt(t *testing.T) {
+	for ttl, millis := range map[string]bool{"TTL": false, "PTTL": true} {
+		for asked, key := range []string{"k", "k:1:{k}"} { // the key's own TTL is asked for first, the slot's next
+			s := oldredis.Run(t, "2.8")
+			s.Dial().Do("SETEX", key, 1, "1:me") //nolint:errcheck
+			n := 0
+			c := steps.Instead(s.Dial(), ttl, func(run func(...any) any) any {
+				if n++; n == asked+1 {
+					s.Dial().Do("DEL", key) //nolint:errcheck
+				}
+				return run()
+			})
+			k := semaphore.Lock{Options: semaphore.Options{N: 1, Millis: millis}}
+			if st, err := k.Inspect(c, s.Now(), "k"); err != nil || st.Status != protocol.StatusFree || st.Value != "" || st.Holders != nil {
+				t.Errorf("%s, %s: %+v, %v; want it free", ttl, key, st, err)
+			}
+		}
 	}
 }

@@ -263,8 +263,8 @@ func (s *resolver) release(ctx context.Context, h holder) (err error) {
 	if h.on(lease.Event{Kind: lease.Release}, Grant{}) == lease.Over {
 		return h.over()
 	}
-	if _, several := h.value(1); several && ctx.Err() == nil { // which of them it holds is worth a look
-		if _, err := s.read(ctx, h); errors.Is(err, ErrLost) {
+	if _, several := h.value(1); several {
+		if err := s.lookFirst(ctx, h); errors.Is(err, ErrLost) {
 			return s.releaseError(h, err)
 		}
 	}
@@ -304,6 +304,18 @@ func (s *resolver) release(ctx context.Context, h holder) (err error) {
 		h.on(lease.Event{Kind: lease.ReleaseNotSent}, l)
 	}
 	return h.lost(unknown)
+}
+
+// lookFirst reads which of h's values the key holds: a lock of several names would release one name by each of them, and
+// take the other for lost.
+func (s *resolver) lookFirst(ctx context.Context, h holder) error {
+	if limit.Ended(ctx) {
+		cleanup, done := s.cleanup(ctx)
+		defer done()
+		ctx = cleanup
+	}
+	_, err := s.read(ctx, h)
+	return err
 }
 
 // releaseError returns the error of a release after it found nothing of ours. It returns nil if an earlier release of

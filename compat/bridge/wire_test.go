@@ -1,7 +1,9 @@
 package bridge_test
 
 import (
+	"context"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -356,6 +358,37 @@ func TestTwoNamesLoseOne(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// The answer to an extension is lost, which has changed the time under one name and left the token under the other. A
+// release finds both, also with a context that has ended.
+func TestTwoNamesReleasedAfterLostReply(t *testing.T) {
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for name, ctx := range map[string]context.Context{"a context": t.Context(), "an ended context": ended} {
+		s, net, lost := oldredis.Run(t, "2.6"), new(faulty.Network), false
+		l := must.Get(compat.New(net.Pool(s), twoNames("redis-py-2.9", "redis-py-3", nil), compat.Options{NoRenew: true}).TryLock(t.Context(), "k", ttl))(t)
+		net.Expect(func(m faulty.Message) faulty.Fate {
+			f := faulty.Fate{Loss: faulty.LostRequest, Err: io.EOF}
+			switch {
+			case m.Name == "EXEC" && !lost:
+				f.Loss, lost = faulty.LostReply, true
+			case !lost:
+				return faulty.Fate{}
+			}
+			return f
+		})
+		if err := l.Extend(t.Context(), 2*ttl); err == nil || !lost {
+			t.Fatalf("Extend: %v, its reply lost: %v", err, lost)
+		}
+		net.Expect(nil)
+		if err := l.Release(ctx); err != nil {
+			t.Errorf("Release with %s: %v", name, err)
+		}
+		if left, err := redis.Strings(s.Dial().Do("KEYS", "*")); err != nil || len(left) > 0 {
+			t.Errorf("after a Release with %s %v are left, %v", name, left, err)
 		}
 	}
 }

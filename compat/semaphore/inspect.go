@@ -14,7 +14,8 @@ var expired any = int64(-2)
 
 // Inspect reads the holders of key's slots and their ends: one round trip, or two if limit is more than N. All holders
 // are in State.Holders, also by another limit; Value and Until are those of the one whose slot is free first, or, by
-// another limit, of the one that keeps us out longest. An N of 0 goes by the limit that is found.
+// another limit, of the one that keeps us out longest. An N of 0 goes by the limit that is found. Where that is gone
+// (evicted, deleted), Inspect reads the slots from the first on, until 16 in a row are free: a round trip for each 16.
 func (k Lock) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error) {
 	s := protocol.State{Key: key, Status: protocol.StatusFree, TTL: protocol.NoTTL}
 	replies, err := c.Pipe(append([]protocol.Cmd{{"GET", key}, k.ttl(key), {"GET", limitOf(key)}}, k.looksAt(key, 1, k.N)...)...)
@@ -28,7 +29,11 @@ func (k Lock) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.Sta
 	if err != nil {
 		return s, err
 	}
-	if limit == 0 {
+	switch {
+	case limit == 0 && k.N == 0:
+		err := k.withoutLimit(c, now, key, &s)
+		return s, err
+	case limit == 0:
 		limit = k.N
 	}
 	slots := replies[3:]
@@ -41,6 +46,34 @@ func (k Lock) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.Sta
 	}
 	v := view{now: now, unit: k.unit(), limit: limit, differs: k.N != 0 && k.N != limit}
 	return s, v.read(&s, slots)
+}
+
+// withoutLimit reads the slots of a key without a limit into s.
+func (k Lock) withoutLimit(c *protocol.Conn, now time.Time, key string, s *protocol.State) error {
+	const row = 16
+	var slots []any
+	for from, held := 1, true; held && from <= Most; from += row {
+		more, err := c.Pipe(append(k.looksAt(key, from, min(from+row-1, Most)), protocol.Cmd{"GET", limitOf(key)})...)
+		if err != nil {
+			return err
+		}
+		last := len(more) - 1
+		if more[last] != nil { // the first holder came since the look at the limit
+			*s, err = k.Inspect(c, now, key)
+			return err
+		}
+		more, held = more[:last], false
+		for i := 0; i < len(more); i += 2 {
+			held = held || more[i] != nil
+		}
+		slots = append(slots, more...)
+	}
+	v := view{now: now, unit: k.unit(), limit: Most}
+	err := v.read(s, slots)
+	if len(s.Holders) > 0 {
+		s.Format = fmt.Sprintf("%d held, no limit", len(s.Holders))
+	}
+	return err
 }
 
 // ttl names the command to read a key's TTL.

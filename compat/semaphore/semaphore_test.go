@@ -565,3 +565,46 @@ func TestExpiredWhileLookedAt(t *testing.T) {
 		}
 	}
 }
+
+// The limit is gone, evicted or deleted, and slots are held: who looks without an N of its own sees the holders, and no
+// limit.
+func TestHoldersWithoutLimit(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *oldredis.Server) {
+		for _, n := range []int{1, 2, 17, 40} { // in three rows of 16
+			s.Dial().Do("SETEX", fmt.Sprintf("k:%d:{k}", n), 10, fmt.Sprintf("%d:me", n)) //nolint:errcheck
+		}
+		look := func() protocol.State {
+			return must.Get(semaphore.Lock{}.Inspect(protocol.NewConn(s.Dial()), s.Now(), "k"))(t)
+		}
+		st := look()
+		if st.Status != protocol.StatusHeld || st.Format != "4 held, no limit" || !st.Open {
+			t.Errorf("%+v, want it held by all", st)
+		}
+		var seen []string
+		for _, h := range st.Holders {
+			seen = append(seen, h.Value)
+		}
+		if want := "1:me 2:me 17:me 40:me"; strings.Join(seen, " ") != want {
+			t.Errorf("holders %v, want %s", seen, want)
+		}
+		s.Dial().Do("DEL", "k:1:{k}", "k:2:{k}", "k:17:{k}", "k:40:{k}") //nolint:errcheck
+		if st := look(); st.Status != protocol.StatusFree || st.Holders != nil || st.Format != "" {
+			t.Errorf("%+v, want it free", st)
+		}
+	})
+}
+
+// The first holder comes between the look at the limit and that at the slots: there is a limit.
+func TestHolderComesWhileLookedAt(t *testing.T) {
+	s := oldredis.Run(t, "2.8")
+	n := 0
+	c := steps.Instead(s.Dial(), "TTL", func(run func(...any) any) any {
+		if n++; n == 2 { // the first slot's: KEY's own was first
+			acquire(t, s, semaphore.Lock{Options: semaphore.Options{N: 3, Pick: func(int) int { return 2 }}})
+		}
+		return run()
+	})
+	if st, err := (semaphore.Lock{}).Inspect(c, s.Now(), "k"); err != nil || st.Format != "1 of 3 slots" || len(st.Holders) != 1 {
+		t.Errorf("%+v, %v; want 1 of 3 slots", st, err)
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/answer"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/duration"
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/exit"
@@ -82,6 +83,9 @@ func (a *app) inspect(keys []string, asJSON bool) error {
 	defer v.at.Close()
 	all, err := v.looks(ctx)
 	now := time.Now()
+	if err == nil {
+		a.tellReplica(ctx, v.at)
+	}
 	switch {
 	case err != nil:
 		return err
@@ -97,6 +101,29 @@ func (a *app) inspect(keys []string, asJSON bool) error {
 	return a.printJSON(j)
 }
 
+// tellReplica says that a replica is read, where the server tells its role. Of a cluster only masters are read.
+func (a *app) tellReplica(ctx context.Context, p *deployment) {
+	if len(p.nodes) > 1 || p.cluster {
+		return
+	}
+	c, err := p.one().source.Get(ctx, "")
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	info, _ := redis.String(c.Do("INFO")) // a section's name would need Redis 2.6
+	_, after, ok := strings.Cut(info, "\nrole:")
+	role, _, _ := strings.Cut(after, "\r")
+	if !ok && c.Err() == nil { // the user may lack INFO, and have ROLE
+		if list, err := redis.Values(c.Do("ROLE")); err == nil && len(list) > 0 {
+			role, _ = redis.String(list[0], nil)
+		}
+	}
+	if role == "slave" {
+		a.say("%s is a replica", p.one().name)
+	}
+}
+
 // watch prints a line for each change of state.
 func (a *app) watch(keys []string, every time.Duration, asJSON bool) error {
 	ctx := context.Background()
@@ -108,6 +135,7 @@ func (a *app) watch(keys []string, every time.Duration, asJSON bool) error {
 	if len(v.at.nodes) == 1 {
 		a.introduceUnasked(ctx, v.at.one())
 	}
+	a.tellReplica(ctx, v.at)
 	var last []verdict.Verdict
 	for {
 		all, err := v.looks(ctx)

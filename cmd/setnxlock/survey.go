@@ -166,6 +166,7 @@ func (a *app) survey(ctx context.Context, flags surveyFlags, out report) error {
 	}
 	defer p.Close()
 	defer c.Close()
+	a.tellReplica(ctx, p)
 	if err := out.begin(p.one().name, time.Now()); err != nil {
 		return err
 	}

@@ -142,7 +142,7 @@ func TestRefusals(t *testing.T) {
 func TestExpiredWhileLookedAt(t *testing.T) {
 	for ttl, a := range map[string]protocol.Algorithm{"TTL": txlock.Guarded{}, "PTTL": txlock.Guarded{Options: txlock.Options{Millis: true}}} {
 		s := oldredis.Run(t, "2.8")
-		s.Dial().Do("SETEX", "k", 1, "me") //nolint:errcheck
+		s.Dial().Do("SETEX", "k", 1, "me")                                                                          //nolint:errcheck
 		c := steps.Instead(s.Dial(), ttl, func(run func(...any) any) any { s.Dial().Do("DEL", "k"); return run() }) //nolint:errcheck
 		if st, err := a.Inspect(c, s.Now(), "k"); err != nil || st.Status != protocol.StatusFree || st.Value != "" {
 			t.Errorf("%s: %+v, %v; want it free", ttl, st, err)

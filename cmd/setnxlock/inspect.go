@@ -84,7 +84,7 @@ func (a *app) inspect(keys []string, asJSON bool) error {
 	all, err := v.looks(ctx)
 	now := time.Now()
 	if err == nil {
-		a.tellReplica(ctx, v.at)
+		a.tellReplica(ctx, v.at, nil)
 	}
 	switch {
 	case err != nil:
@@ -101,16 +101,20 @@ func (a *app) inspect(keys []string, asJSON bool) error {
 	return a.printJSON(j)
 }
 
-// tellReplica says that a replica is read, where the server tells its role. Of a cluster only masters are read.
-func (a *app) tellReplica(ctx context.Context, p *deployment) {
+// tellReplica says that a replica is read, over c or another connection, where the server tells its role. Of a cluster
+// only masters are read.
+func (a *app) tellReplica(ctx context.Context, p *deployment, c redis.Conn) {
 	if len(p.nodes) > 1 || p.cluster {
 		return
 	}
-	c, err := p.one().source.Get(ctx, "")
-	if err != nil {
-		return
+	if c == nil {
+		own, err := p.one().source.Get(ctx, "")
+		if err != nil {
+			return
+		}
+		defer own.Close()
+		c = own
 	}
-	defer c.Close()
 	info, _ := redis.String(c.Do("INFO")) // a section's name would need Redis 2.6
 	_, after, ok := strings.Cut(info, "\nrole:")
 	role, _, _ := strings.Cut(after, "\r")
@@ -135,7 +139,7 @@ func (a *app) watch(keys []string, every time.Duration, asJSON bool) error {
 	if len(v.at.nodes) == 1 {
 		a.introduceUnasked(ctx, v.at.one())
 	}
-	a.tellReplica(ctx, v.at)
+	a.tellReplica(ctx, v.at, nil)
 	var last []verdict.Verdict
 	for {
 		all, err := v.looks(ctx)

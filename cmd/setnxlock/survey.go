@@ -166,7 +166,6 @@ func (a *app) survey(ctx context.Context, flags surveyFlags, out report) error {
 	}
 	defer p.Close()
 	defer c.Close()
-	a.tellReplica(ctx, p)
 	if err := out.begin(p.one().name, time.Now()); err != nil {
 		return err
 	}
@@ -194,6 +193,7 @@ func (a *app) survey(ctx context.Context, flags surveyFlags, out report) error {
 	if err != nil {
 		return err
 	}
+	a.tellReplica(ctx, p, c)
 	return out.end(s)
 }
 

@@ -342,6 +342,7 @@ func (l *held) stay(ctx, caller context.Context, start time.Time) error {
 	_, err := l.k.read(step, l)
 	done()
 	l.on(lease.Event{Kind: lease.ReleaseDone}, Grant{}) // nothing of it is ours to remove
+	err = l.lost(err)                                   // its time may have run out before
 	l.k.queues.Gone(&l.place)
 	l.k.see(Event{Context: caller, Kind: EventReleased, Key: l.lease.Key, Lease: l.current().Lease, Took: start.Sub(l.place.Since), Err: err}, nil)
 	return err

@@ -169,6 +169,14 @@ func TestHoldTellsALoss(t *testing.T) {
 			if err := l.Release(background); !errors.Is(err, compat.ErrLost) {
 				w.Errorf("the key is gone, and the release says %v", err)
 			}
+			once, _ := w.client(compat.Options{Hold: long + time.Second, NoRenew: true})
+			err := once.Do(background, k.another(1), long, func(ctx context.Context) error {
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			if !errors.Is(err, compat.ErrLost) {
+				w.Errorf("its time ran out in Do, which says %v", err)
+			}
 		})
 	})
 }

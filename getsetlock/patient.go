@@ -18,8 +18,8 @@ import (
 //
 // Clocks must run at the same rate, but need not show the same time. The Locker's clock must be the
 // computer's own, not one that is corrected, such as probe.Clock. The price: a dead lock is
-// recovered a whole Lease after it was first seen (in a dialect without an owner, two units later), and only by Lock and Do, because TryLock does
-// not look twice.
+// recovered a whole Lease after it was first seen, and in a dialect without an owner two units later.
+// Only Lock and Do recover it, because TryLock does not look twice.
 //
 // It keeps us from taking a held lock when our clock is wrong; it can't keep others from taking
 // ours when theirs is, unless they are Patient too. In a dialect without an owner, two clients with

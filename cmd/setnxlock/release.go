@@ -242,14 +242,10 @@ func (a *app) written(one verdict.Verdict) bool {
 	if err != nil {
 		return false
 	}
-	values := []string{one.Value}
-	if len(one.Holders) > 0 {
-		values = nil
-		for _, h := range one.Holders {
-			values = append(values, h.Value)
-		}
+	if len(one.Holders) == 0 {
+		return of.reads(one.Value)
 	}
-	return !slices.ContainsFunc(values, func(value string) bool { return !of.reads(value) })
+	return !slices.ContainsFunc(one.Holders, func(h compat.Holder) bool { return !of.reads(h.Value) })
 }
 
 // releasedBy tells how clients of hashes and sorted sets release a lock.

@@ -155,7 +155,7 @@ func (h half) ttlCommand() string {
 func (h half) state(c *protocol.Conn, found []any, ttl any, now time.Time) (protocol.State, error) {
 	s := protocol.State{Key: h.keys[0], Value: text(found[0]), Status: protocol.StatusFree, TTL: protocol.NoTTL}
 	free, dead := h.judge(found, now)
-	if free || ttl == int64(-2) { // expired since it was read: Redis 2.8
+	if free || protocol.Expired(ttl) {
 		s.Value = ""
 		return s, nil
 	}

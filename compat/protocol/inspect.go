@@ -26,7 +26,7 @@ func (c *Conn) InspectToken(now time.Time, key string, unit time.Duration) (Stat
 	if err != nil {
 		return s, Foreign(key, err)
 	}
-	if replies[1] == int64(-2) { // expired since the GET: Redis 2.8
+	if Expired(replies[1]) {
 		s.Value = ""
 		return s, nil
 	}

@@ -65,6 +65,10 @@ func ttlArg(n int64) any {
 
 var lastTTL atomic.Value
 
+// Expired reports whether a reply to TTL or PTTL says that the key is gone: it expired since a read before, in the same
+// write. Servers before Redis 2.8 do not tell.
+func Expired(reply any) bool { return reply == int64(-2) }
+
 // ReadTTL returns the duration in a reply to TTL or PTTL, counted in unit, or [NoTTL]. Before Redis 2.8 the
 // reply for a missing key is the same as for a key without a TTL: read the value in the same write to tell them
 // apart.

@@ -88,7 +88,7 @@ func (v *view) read(c *protocol.Conn, key string, replies []any, unit time.Durat
 	if err != nil && err != redis.ErrNil {
 		return err
 	}
-	if replies[1] == int64(-2) { // expired since the GET: Redis 2.8
+	if protocol.Expired(replies[1]) {
 		v.writer, v.held = "", false
 	}
 	if v.ttl, err = protocol.ReadTTL(replies[1], unit); err != nil {

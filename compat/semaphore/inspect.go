@@ -9,9 +9,6 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// expired is the TTL of a key that expired since the GET before it: Redis 2.8 and later.
-var expired any = int64(-2)
-
 // Inspect reads the holders of key's slots and their ends: one round trip, or two if limit is more than N. All holders
 // are in State.Holders, also by another limit; Value and Until are those of the one whose slot is free first, or, by
 // another limit, of the one that keeps us out longest. An N of 0 goes by the limit that is found. Where that is gone
@@ -22,7 +19,7 @@ func (k Lock) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.Sta
 	if err != nil {
 		return s, err
 	}
-	if held, err := redis.String(replies[0], nil); err != redis.ErrNil && replies[1] != expired {
+	if held, err := redis.String(replies[0], nil); err != redis.ErrNil && !protocol.Expired(replies[1]) {
 		return k.foreign(s, now, held, replies[1], protocol.Foreign(key, err))
 	}
 	limit, err := readLimit(key, replies[2])
@@ -118,7 +115,7 @@ func (v view) read(s *protocol.State, slots []any) error {
 	for n := 1; 2*n <= len(slots); n++ {
 		value, err := redis.String(slots[2*n-2], nil)
 		switch {
-		case err == redis.ErrNil, slots[2*n-1] == expired:
+		case err == redis.ErrNil, protocol.Expired(slots[2*n-1]):
 			continue
 		case errors.Is(protocol.Foreign(s.Key, err), protocol.ErrForeign):
 			value = "" // a list, say: nobody can take the slot

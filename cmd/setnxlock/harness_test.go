@@ -240,6 +240,21 @@ func cli(t testing.TB, env []string, args ...string) (out, errs string, status i
 	return finish(t, cmd)
 }
 
+// enough runs a command line that waits in vain for ENOUGH, and returns its exit status. A busy machine may
+// not come to connect in that time, so that the next run waits twice as long.
+func enough(args []string, run func(args []string) (status int)) (status int) {
+	for wait := time.Second; ; wait *= 2 {
+		line := slices.Clone(args)
+		i := slices.Index(line, "ENOUGH")
+		if i >= 0 {
+			line[i] = wait.String()
+		}
+		if status = run(line); i < 0 || status != statusUnavailable || wait > patience {
+			return status
+		}
+	}
+}
+
 // command runs setnxlock with a server's address, and returns what it wrote to both streams.
 func command(t testing.TB, address string, args ...string) (out string, status int) {
 	t.Helper()

@@ -240,13 +240,15 @@ func (s script) do(args []string) {
 
 // exits STATUS COMMAND ARG... demands that status.
 func (s script) exits(args []string) {
-	got := 0
-	var status *exec.ExitError
-	if err := s.ts.Exec(args[1], args[2:]...); errors.As(err, &status) {
-		got = status.ExitCode()
-	} else {
+	got := enough(args[2:], func(args2 []string) int {
+		var status *exec.ExitError
+		err := s.ts.Exec(args[1], args2...)
+		if errors.As(err, &status) {
+			return status.ExitCode()
+		}
 		must.Do(s, err)
-	}
+		return 0
+	})
 	if got != number(s, args[0]) {
 		s.Fatalf("exit status %d, want %s", got, args[0])
 	}

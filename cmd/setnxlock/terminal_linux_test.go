@@ -92,8 +92,12 @@ func TestWaitingLine(t *testing.T) {
 	}
 
 	ask(t, address, "SETEX", "job", 1000, "somebody")
-	if shown := onTerminal(t, 200, env, "run", "-q", "--wait", "2", "job", "--", "true"); shown != "" {
-		t.Errorf("with -q: %q", shown)
+	var quiet string
+	if status := enough([]string{"run", "-q", "--wait", "ENOUGH", "job", "--", "true"}, func(args []string) (status int) {
+		quiet, status = answered(t, 200, env, "", args...)
+		return status
+	}); quiet != "" || status != statusBusy {
+		t.Errorf("with -q: %d, %q", status, quiet)
 	}
 	cmd, master := startOnTerminal(t, 80, append(env, "TERM=dumb"), "run", "job", "--", "true")
 	defer master.Close()

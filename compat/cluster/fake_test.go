@@ -445,7 +445,7 @@ var scenarios = []struct {
 // that answers nothing may leave the client in doubt, but not in error.
 func (f *fake) everyMoment(a algorithm, fence bool, steps map[int]func(), mayDoubt bool) (ran int) {
 	t := f.t
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	algo, o := a.new(fence), compat.Options{NoRenew: true, Poll: 20 * time.Microsecond}
 	ours, theirs := f.open(), f.open()

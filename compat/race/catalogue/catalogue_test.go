@@ -400,3 +400,23 @@ func (s Scenario) breaks(server string) ([]race.Verdict, error) {
 	}
 	return list, nil
 }
+
+// A SET is explained by the options that it has.
+func TestSetsAreExplainedByTheirOptions(t *testing.T) {
+	t.Parallel()
+	for schedule, want := range map[string]map[int]string{
+		"other/check-then-set 7.0 1x1 : C1 C1":              {1: "it writes the key with a TTL, whatever is there"},
+		"set:lua 7.0 2x1 : C1 C2":                           {0: "it creates the key with a TTL, if there is no key", 1: "it creates the key with a TTL, if there is no key; there is one"},
+		"set:watch 7.0 1x1 fence : C1":                      {0: "it creates the key with a TTL, if there is no key, and draws a fence"},
+		"set:ifeq 8.6 1x1 extend=10s : C1 C1 C1 C1":         {1: "it sets a new TTL if the key is its own", 3: "it removes the key if it is its own"},
+		"set:ifeq 8.6 1x1 extend=10s : C1 redis.restart C1": {2: "it sets a new TTL if the key is its own; it is not"},
+		"set:ifeq valkey-9.1 1x1 : C1 C1":                   {1: "it removes the key if it is its own"},
+	} {
+		seen := must.Get(race.ReplaySchedule(schedule, Locks()))(t)
+		for n, why := range want {
+			if got := seen.Events[n].Why; !strings.HasPrefix(strings.ToLower(got), strings.ToLower(why)) {
+				t.Errorf("%s, step %d: %q, want %q", schedule, n+1, got, why)
+			}
+		}
+	}
+}

@@ -2,6 +2,7 @@ package live
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -98,7 +99,9 @@ func (s *narrator) why(d *Outcome) string {
 		list = append(list, "the server refuses "+strings.ToUpper(d.Cmds[d.choice.Nth][0]))
 	}
 	for _, r := range d.results {
-		list = append(list, outcomeText(r))
+		if said := outcomeText(r); !slices.Contains(list, said) { // an extension and the release may both learn of one loss
+			list = append(list, said)
+		}
 	}
 	if d.choice.Verb == plan.Stall {
 		list = append(list, "the answer is slow to reach it")
@@ -186,7 +189,10 @@ func (s *narrator) reason(d *Outcome) string {
 		inExec = name(1)
 	}
 	aborted := len(d.replies) > 0 && inExec != "" && d.replies[len(d.replies)-1] == nil
-	text := commandReasons()[reasonKey{d.phase, first, inExec}]
+	text := setReason(d.Cmds)
+	if text == "" {
+		text = commandReasons()[reasonKey{d.phase, first, inExec}]
+	}
 	if text == "" {
 		text = commandReasons()[reasonKey{anyPhase, first, inExec}]
 	}
@@ -215,10 +221,40 @@ func inVain(d *Outcome, first, text string) string {
 		return "the server refuses the command, and does nothing"
 	case first == "DEL" && d.replies[0] == int64(0):
 		return strings.Replace(strings.Replace(text, "removes a key", "would remove a key", 1), "removes it", "would remove it", 1) + ", but there is none"
+	case first == "SET" && d.replies[0] == nil && strings.HasSuffix(text, "its own"):
+		return text + "; it is not"
 	case first == "SET" && d.replies[0] == nil:
 		return text + "; there is one"
 	}
 	return ""
+}
+
+// setReason explains a SET, alone or first in a transaction, by its options; "" for another command.
+func setReason(cmds [][]string) string {
+	fenced := ""
+	if strings.EqualFold(cmds[0][0], "MULTI") && len(cmds) > 1 {
+		cmds = cmds[1:]
+		if slices.ContainsFunc(cmds, func(c []string) bool { return strings.EqualFold(c[0], "INCR") }) {
+			fenced = ", and draws a fence"
+		}
+	}
+	if !strings.EqualFold(cmds[0][0], "SET") || len(cmds[0]) < 3 {
+		return ""
+	}
+	has := func(word string) bool {
+		return slices.ContainsFunc(cmds[0][3:], func(arg string) bool { return strings.EqualFold(arg, word) })
+	}
+	ttl := "without a TTL"
+	if has("PX") || has("EX") {
+		ttl = "with a TTL"
+	}
+	switch {
+	case has("IFEQ"):
+		return "it sets a new TTL if the key is its own" + fenced
+	case has("NX"):
+		return "it creates the key " + ttl + ", if there is no key" + fenced
+	}
+	return "it writes the key " + ttl + ", whatever is there" + fenced
 }
 
 type reasonKey struct {
@@ -243,7 +279,6 @@ var commandReasons = sync.OnceValue(func() map[reasonKey]string {
 		{client.Acquiring, "RENAMENX", ""}:      "it renames that key to the lock's name, if there is no lock",
 		{client.Acquiring, "MULTI", "RENAMENX"}: "it renames that key to the lock's name, if there is no lock, and draws a fence",
 		{client.Acquiring, "DEL", ""}:           "it removes a key",
-		{client.Acquiring, "SET", ""}:           "it creates the key with a TTL, if there is no key",
 		{client.Acquiring, "MULTI", "EXPIRE"}:   "the key has its value: it sets the TTL anew, which proves that it still has",
 		{client.Extending, "GET", ""}:           "it checks that the key is still its own",
 		{client.Extending, "MULTI", "EXPIRE"}:   "the key is its own: it sets a new TTL",
@@ -259,7 +294,8 @@ var commandReasons = sync.OnceValue(func() map[reasonKey]string {
 		{client.Extending, "EVALSHA", ""}:       "it sets a new TTL if the key is its own: a script compares and does it in one",
 		{client.Acquiring, "EVAL", ""}:          "the server runs the script: it creates the key with a TTL, if there is no key",
 		{client.Acquiring, "EVALSHA", ""}:       "a script creates the key with a TTL, if there is no key",
-		{client.Acquiring, "MULTI", "SET"}:      "it creates the key with a TTL, if there is no key, and draws a fence",
+		{client.Releasing, "DELIFEQ", ""}:       "it removes the key if it is its own: the server compares and deletes in one",
+		{client.Releasing, "DELEX", ""}:         "it removes the key if it is its own: the server compares and deletes in one",
 		{client.Extending, "MULTI", "PEXPIRE"}:  "the key is its own: it sets a new TTL",
 		{client.Extending, "PEXPIRE", ""}:       "it takes the key for its own, and sets a new TTL",
 		{anyPhase, "ZADD", ""}:                  "it writes a name into a set, with the time at which it goes out of date",

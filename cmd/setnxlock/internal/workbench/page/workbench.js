@@ -510,7 +510,8 @@ const last = () => state.trace.events[state.trace.events.length - 1]
 
 function keyText(s) {
   if (!s.value) return 'is free'
-  let text = '= ' + s.value + (s.ttl_ms >= 0 ? ', ttl ' + seconds(s.ttl_ms) : ', no ttl')
+  let text = '= ' + s.value
+  if (!s.each) text += s.ttl_ms >= 0 ? ', ttl ' + seconds(s.ttl_ms) : ', no ttl' // of several servers each has its own
   if (s.dead) text += ', expired and still in memory'
   return text
 }

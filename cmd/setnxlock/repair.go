@@ -247,7 +247,7 @@ func (a *app) suspects(c redis.Conn, keys []string, f repairFlags) (seen []verdi
 		}
 		err = look(all)
 	}
-	slices.SortFunc(seen, func(x, y verdict.Verdict) int { return strings.Compare(x.Key, y.Key) })
+	slices.SortStableFunc(seen, func(x, y verdict.Verdict) int { return strings.Compare(x.Key, y.Key) })
 	seen = slices.CompactFunc(seen, func(x, y verdict.Verdict) bool { return x.Key == y.Key })
 	return seen, looked, err
 }

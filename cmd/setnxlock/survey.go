@@ -271,7 +271,7 @@ func (r *textReport) table() error {
 	if len(some) == 0 {
 		return nil
 	}
-	slices.SortFunc(some, urgent)
+	slices.SortStableFunc(some, urgent)
 	rows := [][]string{{"KEY", "STATUS", "UNTIL", "TTL", "FORMAT", "OWNER", "LOOKS LIKE"}}
 	narrow := [][]string{{"KEY", "STATUS", "UNTIL", "OWNER OR LIKE"}}
 	for _, v := range some {
@@ -451,7 +451,7 @@ func (r *jsonReport) flush() error {
 	if len(some) == 0 {
 		return nil
 	}
-	slices.SortFunc(some, urgent)
+	slices.SortStableFunc(some, urgent)
 	b := bytes.NewBufferString(r.head)
 	r.head = ""
 	for _, v := range some {

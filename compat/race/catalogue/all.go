@@ -31,7 +31,7 @@ var catalogue = sync.OnceValue(func() []Scenario {
 	if err != nil {
 		panic(fmt.Sprintf("catalogue: %v", err)) // the tests parse every file
 	}
-	slices.SortFunc(all, func(a, b Scenario) int {
+	slices.SortStableFunc(all, func(a, b Scenario) int {
 		return cmp.Or(cmp.Compare(a.place(), b.place()), cmp.Compare(a.Name, b.Name))
 	})
 	return all

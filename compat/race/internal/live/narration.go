@@ -234,27 +234,27 @@ func setReason(cmds [][]string) string {
 	fenced := ""
 	if strings.EqualFold(cmds[0][0], "MULTI") && len(cmds) > 1 {
 		cmds = cmds[1:]
-		if slices.ContainsFunc(cmds, func(c []string) bool { return strings.EqualFold(c[0], "INCR") }) {
-			fenced = ", and draws a fence"
+		for _, c := range cmds {
+			if strings.EqualFold(c[0], "INCR") {
+				fenced = ", and draws a fence"
+			}
 		}
 	}
 	if !strings.EqualFold(cmds[0][0], "SET") || len(cmds[0]) < 3 {
 		return ""
 	}
-	has := func(word string) bool {
-		return slices.ContainsFunc(cmds[0][3:], func(arg string) bool { return strings.EqualFold(arg, word) })
-	}
-	ttl := "without a TTL"
-	if has("PX") || has("EX") {
-		ttl = "with a TTL"
+	options := " " + strings.ToUpper(strings.Join(cmds[0][3:], " ")) + " "
+	text := "it creates the key without a TTL"
+	if strings.Contains(options, " PX ") || strings.Contains(options, " EX ") {
+		text = "it creates the key with a TTL"
 	}
 	switch {
-	case has("IFEQ"):
+	case strings.Contains(options, " IFEQ "):
 		return "it sets a new TTL if the key is its own" + fenced
-	case has("NX"):
-		return "it creates the key " + ttl + ", if there is no key" + fenced
+	case strings.Contains(options, " NX "):
+		return text + ", if there is no key" + fenced
 	}
-	return "it writes the key " + ttl + ", whatever is there" + fenced
+	return strings.Replace(text, "creates", "writes", 1) + ", whatever is there" + fenced
 }
 
 type reasonKey struct {

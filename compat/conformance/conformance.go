@@ -9,7 +9,7 @@
 // lock made of several servers or keys is a [Lock], and [Run] runs one. Both also test locks that
 // are not of this module:
 //
-//	func TestConformance(t testing.TB) {
+//	func TestConformance(t *testing.T) {
 //		conformance.Everywhere(t, conformance.Algorithm{
 //			Name: "mine",
 //			New:  func(fence bool) protocol.Algorithm { return mine.Lock{Fence: fence} },
@@ -243,7 +243,7 @@ func (c *suite) key(name string) string {
 }
 
 func (c *suite) clean(t testing.TB) {
-	ctx := within(t, 10*time.Second)
+	ctx := within(t)
 	for _, k := range c.clients {
 		k.Close(ctx) //nolint:errcheck // what it held is removed
 	}
@@ -277,7 +277,7 @@ func do(ctx context.Context, source compat.Source, key, name string, args ...any
 // refuses returns the reason of the lock's own check against the server; nil if it has none. A lock with a reason has
 // written nothing.
 func (c *suite) refuses(t testing.TB) error {
-	ctx := within(t, 10*time.Second)
+	ctx := within(t)
 	key := c.key("refused")
 	lock, err := c.take(ctx, c.client(), key, patient)
 	if err == nil {
@@ -324,10 +324,10 @@ func can(r probe.Report, why *compat.UnsafeServerError) bool {
 	})
 }
 
-// within returns a context for d, or for five minutes if that is longer: on a real server, where others keep the
-// processors busy, checks take their time.
-func within(t testing.TB, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), max(d, 5*time.Minute))
+// within returns a context of five minutes: on a real server, where others keep the processors busy, checks take
+// their time.
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -22,7 +22,7 @@ type embedding struct{ protocol.Algorithm }
 // sends the same commands in the same writes: it is checked, pinned, extended in a batch, handed off and repaired like
 // it.
 func (c *suite) forwarding(t testing.TB) {
-	ctx := within(t, 20*time.Second)
+	ctx := within(t)
 	c.conduct(t, ctx, "warm", c.algorithm) // the server knows its scripts from here on
 	want := c.conduct(t, ctx, "plain", c.algorithm)
 	if got := c.conduct(t, ctx, "embedded", embedding{c.algorithm}); got != want {

@@ -14,7 +14,7 @@ import (
 
 // limits asks for ttls of no lease: each is ErrInvalid, and nothing is sent.
 func (c *suite) limits(t testing.TB) {
-	ctx := within(t, 20*time.Second)
+	ctx := within(t)
 	key, net := c.key("limits"), new(faulty.Network)
 	k := c.New(over(net), c.options())
 	lock := c.taken(t, ctx, k, key, patient)
@@ -46,7 +46,7 @@ func (c *suite) limits(t testing.TB) {
 // oneConnection needs no more than a pool of one connection, for every step. While another client has it, a step ends
 // with ErrTimeout, after Options.Timeout, and nothing is taken.
 func (c *suite) oneConnection(t testing.TB) {
-	ctx := within(t, 20*time.Second)
+	ctx := within(t)
 	key, mock, waits := c.key("one-connection"), now(), &line{news: make(chan struct{}, 1)}
 	o := c.options()
 	o.Clock, o.Timeout = mock, 2*time.Second
@@ -109,7 +109,7 @@ func (c *suite) oneConnection(t testing.TB) {
 // closing closes a client: Close releases every lock, ends every wait and every context, and nothing can be taken any
 // more.
 func (c *suite) closing(t testing.TB) {
-	ctx := within(t, 20*time.Second)
+	ctx := within(t)
 	o := c.options()
 	o.NoRenew = false
 	k := c.New(plain, o)

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -32,6 +33,7 @@ func broken() []brokenLock {
 		{"takes what is held", "exclusion", takesHeld{fenced()}, "overlaps", time.Second},
 		{"deletes what is not its own", "expiry", bareDel{fenced()}, "after a late Release", time.Second},
 		{"lets others see nothing", "holder only", blind{fenced()}, "want held by", time.Second},
+		{"sets a TTL after a refusal", "holder only", rearms{fenced()}, "moves the end of the lock by", time.Second},
 		{"ends early", "expiry", endsEarly{fenced()}, "within the lease", time.Second},
 		{"does not extend", "extension", noExtend{fenced()}, "after the extension", time.Second},
 		{"does not renew", "renewal", noExtend{fenced()}, "a rival got a lock that is being renewed", time.Second / 8},
@@ -50,6 +52,7 @@ type (
 	takesHeld struct{ setlock.Lua }
 	bareDel   struct{ setlock.Lua }
 	endsEarly struct{ setlock.Lua }
+	rearms    struct{ setlock.Lua }
 	noExtend  struct{ setlock.Lua }
 	lostIsWon struct{ setlock.Lua }
 	sameFence struct{ setlock.Lua }
@@ -105,6 +108,14 @@ func nothing(l compat.Lease) protocol.Change {
 
 func (a endsEarly) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
 	return a.Lua.Acquire(c, now, key, ttl/4)
+}
+
+func (a rearms) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Duration) (compat.Lease, error) {
+	l, err := a.Lua.Acquire(c, now, key, ttl)
+	if errors.Is(err, compat.ErrHeld) {
+		c.Do("PEXPIRE", key, ttl.Milliseconds()) //nolint:errcheck // a mistake of many
+	}
+	return l, err
 }
 
 func (a noExtend) Extend(now time.Time, l compat.Lease, ttl time.Duration, rotate bool) (compat.Lease, protocol.Change, error) {

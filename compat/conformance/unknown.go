@@ -17,7 +17,7 @@ import (
 // afterwards the key is free, or ours, as it was told.
 func (c *suite) unknown(t testing.TB) {
 	defer c.turn()()
-	ctx := within(t, 60*time.Second)
+	ctx := within(t)
 	net := new(faulty.Network)
 	k := c.New(over(net), c.options())
 	if _, err := k.Inspect(ctx, c.key("unknown")); err != nil { // the network works
@@ -113,7 +113,7 @@ func everyLoss(net *faulty.Network, faults []faulty.Fate, step func(name string,
 // grants, and can go on: it extends again and releases, and no fence is lower than one before it.
 func (c *suite) lostExtension(t testing.TB) {
 	defer c.turn()()
-	ctx := within(t, 60*time.Second)
+	ctx := within(t)
 	net := new(faulty.Network)
 	k, other := c.New(over(net), c.options()), c.client()
 	everyLoss(net, faults, func(name string, lose func()) {
@@ -167,7 +167,7 @@ func (c *suite) believes(t testing.TB, ctx context.Context, name string, lock *c
 // released.
 func (c *suite) lostRelease(t testing.TB) {
 	defer c.turn()()
-	ctx := within(t, 60*time.Second)
+	ctx := within(t)
 	net := new(faulty.Network)
 	k := c.New(over(net), c.options())
 	everyLoss(net, faults, func(name string, lose func()) {
@@ -195,7 +195,7 @@ func (c *suite) lostRelease(t testing.TB) {
 // lostDetachment detaches a lock with a lost token. It stays held when it can't be detached, and its context ends
 // before its lease, so that it is nobody's for ever.
 func (c *suite) lostDetachment(t testing.TB) {
-	ctx := within(t, 20*time.Second)
+	ctx := within(t)
 	key, net, mock := c.key("lost-detachment"), new(faulty.Network), now()
 	o := c.options()
 	o.Clock = mock
@@ -239,7 +239,7 @@ func (c *suite) lostDetachment(t testing.TB) {
 
 // lateHandle releases by a handle from before a hand-off: the new holder keeps the lock.
 func (c *suite) lateHandle(t testing.TB) {
-	ctx := within(t, 20*time.Second)
+	ctx := within(t)
 	key := c.key("late-handle")
 	lock := c.taken(t, ctx, c.client(), key, patient)
 	late := lock.Handle()
@@ -264,7 +264,7 @@ func (c *suite) lateHandle(t testing.TB) {
 // can then be extended; in the end they are released.
 func (c *suite) lostBatch(t testing.TB) {
 	defer c.turn()()
-	ctx := within(t, 60*time.Second)
+	ctx := within(t)
 	const size = 3 // one first, one last, and one in between
 	const ttl = time.Minute
 	net := new(faulty.Network)

@@ -25,7 +25,9 @@ type Algorithm interface {
 	// Extend returns the change that moves the end of l to now+ttl, and the lease that l becomes. The
 	// change sets the end, and adds nothing to it. Extend sends nothing. With rotate the new lease must
 	// have a new value: another client knows the old value, or a request with the old value may still
-	// arrive. A lock without extensions returns errors.ErrUnsupported.
+	// arrive. A lock that draws fences takes one for an l without a fence ([Change.TakeFence]): l was
+	// adopted or handed off, or its number was lost. A lock without extensions returns
+	// errors.ErrUnsupported.
 	Extend(now time.Time, l Lease, ttl time.Duration, rotate bool) (Lease, Change, error)
 
 	// Release returns the change that ends l. Release sends nothing. The change must be harmless for a

@@ -10,6 +10,7 @@ package otel
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
@@ -42,9 +43,10 @@ func Observer(provider trace.TracerProvider, attrs ...attribute.KeyValue) compat
 			return
 		}
 		now := time.Now()
-		_, span := tracer.Start(e.Context, name+" "+e.Key,
+		key := strings.ToValidUTF8(e.Key, "\uFFFD") // an exporter drops all spans that it would send with any other
+		_, span := tracer.Start(e.Context, name+" "+key,
 			trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(now.Add(-e.Took)),
-			trace.WithAttributes(semconv.DBSystemNameRedis, semconv.DBOperationName(name), Key.String(e.Key)),
+			trace.WithAttributes(semconv.DBSystemNameRedis, semconv.DBOperationName(name), Key.String(key)),
 			trace.WithAttributes(attrs...))
 		defer span.End(trace.WithTimestamp(now))
 		if e.Lease.Fence > 0 {

@@ -3,6 +3,7 @@ package otel_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,8 +28,8 @@ func TestSpans(t *testing.T) {
 	provider := sdk.NewTracerProvider(sdk.WithSyncer(spans))
 	ctx := context.Background()
 	locks := compat.New(pool, txlock.Renamed{Options: txlock.Options{Fence: true}}, compat.Options{Observer: otel.Observer(provider, attribute.String("server.address", addr))})
-	kept := must.Get(locks.TryLock(ctx, "kept", time.Minute))(t)
-	if _, err := locks.TryLock(ctx, "kept", time.Minute); !errors.Is(err, compat.ErrHeld) {
+	kept := must.Get(locks.TryLock(ctx, "kept\xff", time.Minute))(t)
+	if _, err := locks.TryLock(ctx, "kept\xff", time.Minute); !errors.Is(err, compat.ErrHeld) {
 		t.Fatal(err)
 	}
 	must.Do(t, kept.Release(ctx))
@@ -44,7 +45,7 @@ func TestSpans(t *testing.T) {
 		name   string
 		status codes.Code
 		events int
-	}{{"lock kept", codes.Unset, 0}, {"hold kept", codes.Unset, 0}, {"lock lost", codes.Unset, 0}, {"hold lost", codes.Error, 2}} {
+	}{{"lock kept\uFFFD", codes.Unset, 0}, {"hold kept\uFFFD", codes.Unset, 0}, {"lock lost", codes.Unset, 0}, {"hold lost", codes.Error, 2}} {
 		if i >= len(all) {
 			t.Fatalf("%d spans", len(all))
 		}
@@ -54,10 +55,11 @@ func TestSpans(t *testing.T) {
 		fence, _ := attrs.Value(otel.Fence)
 		server, _ := attrs.Value("server.address")
 		how, told := attrs.Value(otel.How)
+		key, _ := attrs.Value(otel.Key)
 		if s.Name != want.name || s.Status.Code != want.status || len(s.Events) != want.events || s.EndTime.Before(s.StartTime) || s.EndTime.Sub(s.StartTime) > time.Minute {
 			t.Errorf("span %d: %q, %v, events %v, %v to %v", i, s.Name, s.Status, s.Events, s.StartTime, s.EndTime)
 		}
-		if system.AsString() != "redis" || fence.AsInt64() < 1 || server.AsString() != addr || told != (i%2 == 0) || told && how.AsString() != "free" {
+		if system.AsString() != "redis" || !strings.HasSuffix(s.Name, " "+key.AsString()) || fence.AsInt64() < 1 || server.AsString() != addr || told != (i%2 == 0) || told && how.AsString() != "free" {
 			t.Errorf("%s: %v", s.Name, s.Attributes)
 		}
 	}

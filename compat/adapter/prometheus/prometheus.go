@@ -10,6 +10,7 @@ package prometheus
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/setnxlock/setnxlock/compat"
@@ -77,7 +78,7 @@ func New(r prometheus.Registerer, name func(key string) string) (*Metrics, error
 
 // Observe is a compat.Observer.
 func (m *Metrics) Observe(e compat.Event) {
-	lock := m.name(e.Key)
+	lock := strings.ToValidUTF8(m.name(e.Key), "\uFFFD") // the client panics over any other label
 	switch e.Kind {
 	case compat.EventAttempt:
 		if e.Err != nil {

@@ -67,6 +67,7 @@ func held(t *testing.T) *client.Registry {
 		t.Fatal(err)
 	}
 	take("report")
+	take("\xff:1")
 	return r
 }
 
@@ -77,6 +78,7 @@ func TestMetrics(t *testing.T) {
 # TYPE setnxlock_acquisitions_total counter
 setnxlock_acquisitions_total{how="free",lock="job"} 3
 setnxlock_acquisitions_total{how="free",lock="report"} 1
+setnxlock_acquisitions_total{how="free",lock="�"} 1
 # HELP setnxlock_attempts_total Single attempts to take a lock that did not obtain it, by outcome: held, not sent, unknown, refused.
 # TYPE setnxlock_attempts_total counter
 setnxlock_attempts_total{lock="job",outcome="held"} 1
@@ -84,10 +86,12 @@ setnxlock_attempts_total{lock="job",outcome="held"} 1
 # TYPE setnxlock_held gauge
 setnxlock_held{lock="job"} 0
 setnxlock_held{lock="report"} 1
+setnxlock_held{lock="�"} 1
 # HELP setnxlock_lost_total Locks that were lost: another client may have worked at the same time.
 # TYPE setnxlock_lost_total counter
 setnxlock_lost_total{lock="job"} 1
 setnxlock_lost_total{lock="report"} 0
+setnxlock_lost_total{lock="�"} 0
 # HELP setnxlock_releases_total Ends of holds that were asked for, by outcome: ok, lost, unknown; a hand-off is one.
 # TYPE setnxlock_releases_total counter
 setnxlock_releases_total{lock="job",outcome="lost"} 1

@@ -23,8 +23,8 @@ import (
 
 // Source returns a [compat.Source] of connections from client's pool. Each step of a lock borrows
 // one: the pool (PoolSize) must have room for these and for the program's other commands. None is kept between two steps,
-// unless you set the Source's Keep, which these connections bear. The client's hooks see the locks'
-// commands, in pipelines.
+// unless you set the Source's Keep, which these connections bear. The client's hooks see nothing of the locks:
+// package otel traces them.
 //
 // A command whose reply was lost may have run, so nothing is sent a second time: client's
 // MaxRetries has no effect here. The engine's limit (compat.Options.Timeout) ends a step, or the

@@ -99,8 +99,9 @@ func version(t testing.TB, s compat.Source) string {
 	return strings.TrimSpace(v)
 }
 
-// RESP3 checks replies unknown in RESP2: scores in pairs, a map, a text with its format.
+// RESP3 runs the suite, and checks replies unknown in RESP2: scores in pairs, a map, a text with its format.
 func RESP3(t *testing.T, open Open) {
+	Conformance(t, open)
 	s, ctx := open(t, realredis.Start(t), 4), context.Background()
 	readers, writers := compat.NewOn(s, rwlock.Read{}, compat.Options{}), compat.NewOn(s, rwlock.Write{}, compat.Options{})
 	first := must.Get(readers.TryLock(ctx, "rw", time.Minute))(t)

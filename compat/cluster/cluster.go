@@ -39,8 +39,8 @@
 // If a master can't be reached or does not answer, other servers are asked for the map until they
 // name another master in its place. Dropped packets are noticed within 5 s, or by the end of the
 // first step that they affect, if that is sooner. Until there is a new master, steps that need it
-// fail with [compat.ErrElection], which a Locker's Lock waits for. If no server answers with a map,
-// the error is another one.
+// fail with [compat.ErrElection], which a Locker's Lock waits for. If no server answers with a map, or
+// the master answers Dial with a refusal, the error is another one.
 //
 // All commands go to masters, reads too: a replica may not yet know of a lock, or not yet know that
 // it ended (any/read-from-replica). When a master dies, writes that it had not yet sent to its
@@ -65,6 +65,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/guard"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/internal/safe"
 	"github.com/setnxlock/setnxlock/compat/internal/slot"
 )
@@ -182,7 +183,9 @@ func (s *Source) get(ctx context.Context, slot int) (redis.Conn, error) {
 		}
 		c.home, err = c.leg(ctx, addr)
 		if err != nil && addr == was && !errors.Is(err, ErrClosed) {
-			err = fmt.Errorf("%w: %s, by the map that others tell: %w", compat.ErrElection, addr, err)
+			if !answer.Refused(err) { // a server that wants another password is there
+				err = fmt.Errorf("%w: %s, by the map that others tell: %w", compat.ErrElection, addr, err)
+			}
 			break
 		}
 	}

@@ -42,6 +42,7 @@ type fake struct {
 	to      string // where the slots are being moved; "": they are not
 	down    bool
 	silent  map[string]bool // nodes that no one can connect to
+	wants   string          // a node that wants another password
 	refuses string          // a subcommand of CLUSTER that they do not let us use
 	n       int             // commands that clients have sent, but for CLUSTER and ASKING
 	before  func(n int)     // called before the n-th
@@ -96,6 +97,9 @@ func (f *fake) dial(_ context.Context, addr string) (redis.Conn, error) {
 	defer f.mu.Unlock()
 	if f.silent[addr] {
 		return nil, errSilent
+	}
+	if f.wants == addr {
+		return nil, redis.Error("WRONGPASS invalid username-password pair")
 	}
 	n := f.nodes[addr]
 	c := &fakeConn{to: n.dial(), f: f, node: n, lags: addr == f.lags}

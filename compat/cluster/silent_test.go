@@ -138,6 +138,21 @@ func TestLockWaitsForElection(t *testing.T) {
 	})
 }
 
+// A master that wants another password answers: nobody is elected in its place, and a Lock does not wait for that.
+func TestPasswordIsNoElection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, false)
+		s := f.source()
+		f.wants = a
+		locks := compat.NewOn(s.Source(), getsetlock.Guarded{}, compat.Options{NoRenew: true})
+		start := time.Now()
+		_, err := locks.Lock(t.Context(), "k", 10*time.Second)
+		if errors.Is(err, compat.ErrElection) || !errors.As(err, new(redis.Error)) || protocol.OutcomeOf(err) != protocol.NotSent || time.Since(start) > time.Second {
+			t.Errorf("Lock, after %v: %v, want what the server said", time.Since(start), err)
+		}
+	})
+}
+
 // A redirection to a server that can't be reached is an answer: the command did not run.
 func TestMovedToNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -29,7 +29,8 @@ const memoryFormat = 2
 // It recognises a server by the run id in INFO. A server without one (before 2.4), one that refuses
 // INFO, a proxy, and a server that refuses writes or where no lock is safe are asked each time. An answer no
 // longer counts when the run id, the version, the role, the eviction policy or the user has changed, when it is
-// older than [Kept], and after [Memory.Forget]: call that when the server contradicts an answer.
+// older than [Kept], and after [Memory.Forget]: call that when the server contradicts an answer. It counts for
+// every Options.Prefix: if an ACL forbids another one, the first step of a lock there says so.
 type Memory struct {
 	mu      sync.Mutex
 	answers []asked

@@ -82,8 +82,13 @@ func choose(ctx context.Context, source compat.Source, r Report, o Options) (c C
 		}
 		pass := func(why string, refused bool) { passed = append(passed, Passed{l.Name, why, refused, l}) }
 		lacks := l.Lacks(r.Can)
+		if lacks == "" && o.Fence && !slices.Contains(l.Needs, ability.Scripts) && !r.Can(ability.Multi) {
+			lacks = ability.Multi // only a script draws a fence without it
+		}
 		able := lacks == ""
-		if !able && (l.Name == "getset:classic" || l.OneOf != nil) { // it has no check of its own, or most servers and proxies lack that
+		has := func(a ability.Ability) bool { return r.Can(a) || answer.Of(r.Answers[a].Reply) == answer.Permission }
+		if !able && (l.Name == "getset:classic" || l.OneOf != nil && l.Lacks(has) != "") {
+			// It has no check of its own, or most servers and proxies lack that.
 			pass(lacking(r, lacks), false)
 			continue
 		}
@@ -110,6 +115,14 @@ func choose(ctx context.Context, source compat.Source, r Report, o Options) (c C
 		}
 		c.risk(l, r, o)
 		return c, contradicted, nil
+	}
+	multi := r.Answers[ability.Multi].Reply
+	switch {
+	case !o.Fence || r.Can(ability.Multi):
+	case answer.Of(multi) == answer.Permission:
+		return Choice{}, true, o.denied(multi)
+	default:
+		return Choice{}, contradicted, refuse(r, "it has no MULTI, so the fence and the lock can't be had together", "no fence")
 	}
 	why := "no lock is safe here" + told(passed)
 	if n := len(passed); n > 0 {
@@ -266,11 +279,6 @@ func usable(r Report, o Options) error {
 		return o.denied(r.Answers[ability.Incr].Reply)
 	case !r.Can(ability.Incr) && r.Answers[ability.Incr].Verdict != ability.NotAsked:
 		return refuse(r, "it was not seen to count (INCR), so no fence can be had", "no fence")
-	case r.Can(ability.Multi):
-	case answer.Of(r.Answers[ability.Multi].Reply) != answer.Permission:
-		return refuse(r, "it has no MULTI, so the fence and the lock can't be had together", "no fence")
-	case !r.Can(ability.Scripts): // a script could draw a fence
-		return o.denied(r.Answers[ability.Multi].Reply)
 	}
 	return nil
 }

@@ -73,7 +73,7 @@ type Options struct {
 	// and through a proxy that allows fewer commands.
 	Where string
 
-	// Fence asks for a lock that draws fences. A server without MULTI can't, and is refused.
+	// Fence asks for a lock that draws fences. A server without MULTI and scripts can't, and is refused.
 	Fence bool
 
 	// Dialect, if it is not the zero value, is how a fleet writes its

@@ -296,32 +296,48 @@ func (a *app) look(ctx context.Context, n node, key string) (verdict.Verdict, er
 	return v, err
 }
 
-// seesAll refuses keys with a lock that the chosen one would not see, or could not name: readers beside the
-// key, other clients' hashes and sorted sets. It leaves to the lock what it can't learn.
+// seesAll refuses keys with a lock that the chosen one would not see, or could not name: readers and slots beside the
+// key, other clients' hashes and sorted sets. It leaves to the lock what it can't learn of the key itself.
 func (a *app) seesAll(ctx context.Context, p *deployment, t *target) error {
-	if a.algorithm == "redlock" || strings.HasPrefix(a.algorithm, "rw:") {
+	if a.algorithm == "redlock" {
 		return nil
 	}
+	seesReaders := strings.HasPrefix(a.algorithm, "rw:")
 	for _, key := range split(t.key) {
 		c, err := p.one().source.Get(ctx, key)
 		if err != nil {
 			return nil
 		}
-		replies, _ := protocol.NewConn(c).Pipe(protocol.Cmd{"ZCARD", protocol.Aux(key, "readers")}, protocol.Cmd{"TYPE", key}, protocol.Cmd{"EXISTS", protocol.Aux(key, "limit")})
+		// A user who may lock may GET: the server refuses a set for its type, and so shows it.
+		replies, _ := protocol.NewConn(c).Pipe(protocol.Cmd{"GET", protocol.Aux(key, "readers")}, protocol.Cmd{"TYPE", key}, protocol.Cmd{"GET", protocol.Aux(key, "limit")})
 		c.Close()
-		limited := len(replies) == 3 && replies[2] == int64(1) && a.holders == 0
-		if len(replies) < 2 || replies[0] == int64(0) && replies[1] != "hash" && replies[1] != "zset" && !limited {
+		if len(replies) < 3 {
+			continue
+		}
+		refused, _ := replies[0].(redis.Error)
+		readers := !seesReaders && errors.Is(protocol.Foreign(key, refused), compat.ErrForeign)
+		limited := replies[2] != nil && a.holders == 0
+		if !readers && replies[1] != "hash" && replies[1] != "zset" && !limited {
 			continue
 		}
 		v, err := a.look(ctx, p.one(), key)
+		if err != nil {
+			continue
+		}
+		why, hint := "", "--algorithm rw:write, or rw:read"
 		switch {
-		case err != nil:
-		case v.Lock == verdict.RW && !v.Obtainable:
-			return exit.Because(statusForeign, fmt.Errorf("%q %s: it is a lock for readers and a writer, and this one does not see the readers", key, v.Refusal()), "--algorithm rw:write, or rw:read")
-		case v.Lock == verdict.Slots && limited:
-			return exit.Because(statusForeign, fmt.Errorf("%q %s: several clients share it (--limit), and a plain lock does not see them", key, v.Refusal()), fmt.Sprintf("--limit %d", limitBeside(ctx, p.one(), key)))
+		case readers && v.Lock == verdict.RW && !v.Obtainable:
+			why = " " + v.Refusal() + ": it is a lock for readers and a writer, and this one does not see the readers"
+		case readers && v.Status == compat.StatusFree && len(v.Wrong) > 0:
+			why = ": " + v.Wrong[0]
+		case limited && v.Lock == verdict.Slots:
+			why = " " + v.Refusal() + ": several clients share it (--limit), and this lock does not see them"
+			hint = "--limit " + strconv.Itoa(limitBeside(ctx, p.one(), key))
 		case v.Lock == verdict.Theirs:
-			return exit.Because(statusForeign, fmt.Errorf("%q holds a lock of %s, which no lock of setnxlock excludes", key, v.Clients[0]), "use another key")
+			why, hint = " holds a lock of "+v.Clients[0]+", which no lock of setnxlock excludes", "use another key"
+		}
+		if why != "" {
+			return exit.Because(statusForeign, errors.New(strconv.Quote(key)+why), hint)
 		}
 	}
 	return nil

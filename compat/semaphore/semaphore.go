@@ -27,8 +27,8 @@
 //   - A TryLock may be refused although a slot came free while it looked.
 //   - There is no order among those who wait in several processes.
 //
-// It needs Redis 2.2. Never use a plain lock (txlock, setlock) on the same key: it does not see the holders, and while it is
-// held no slot can be taken ([protocol.ErrForeign]). A lock whose name is that of a slot is refused, see Locker.TryLock;
+// It needs Redis 2.2. Never use a plain lock (txlock, setlock) or package rwlock on the same key: they do not see the holders.
+// While a plain lock or a writer has it no slot can be taken ([protocol.ErrForeign]). A lock whose name is that of a slot is refused, see Locker.TryLock;
 // where KEY has a hash tag, {app}:q, a slot's name, {app}:q:3, is one that a program may have for a lock of its own, and is
 // not refused: such a lock takes that slot as long as it is held.
 //

@@ -80,7 +80,8 @@ of a script: SIGINT and SIGQUIT) is ignored by COMMAND too.
 
 COMMAND's background processes run without the lock once COMMAND has ended. With
 --detach the lock stays held after COMMAND has succeeded, and another process can go on
-with it by --adopt before the TTL ends.`
+with it by --adopt before the TTL ends. That process ends the first one's --hold, unless it
+has one of its own, which counts from then.`
 
 const runStatus = `  0      COMMAND succeeded, and the lock was held until it ended. Any other
          status of COMMAND is passed on as it is.
@@ -391,8 +392,11 @@ func (a *app) waitFor(ctx, waiting context.Context, p *deployment, keys []string
 
 // adopt goes on with a lock of another process, which has detached it.
 func (a *app) adopt(ctx context.Context, p *deployment, f runFlags) (*held, error) {
-	if a.holders == 0 && ofSlot(f.handle.Token) {
+	switch token := f.handle.Token; {
+	case a.holders == 0 && ofSlot(token):
 		a.holders = limitBeside(ctx, p.one(), f.handle.Key)
+	case strings.HasPrefix(token, "r:") && !strings.HasPrefix(a.algorithm, "rw:"): // only that lock has such tokens
+		a.algorithm = "rw:read"
 	}
 	t, err := a.named(ctx, p, f.handle.Key)
 	if err != nil {

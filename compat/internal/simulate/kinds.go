@@ -108,23 +108,17 @@ func Kinds() []Kind {
 	for _, name := range []string{"set:ifeq", "set:lua", "tx:renamed", "getset:guarded"} {
 		l, _ := locks.Get(name)
 		k := Kind{Servers: 1, Versions: since(l.Since), AnyClock: l.Family() != "getset"}
-		turn, quorum, replicated := k, k, k
+		turn, of, replicated := k, k, k
 		turn.Name, turn.several = "in turn "+name, true
 		turn.make = inTurn(l)
-		quorum.Name, quorum.Servers = "redlock "+name, 3
-		quorum.make = func(m making) *compat.Locker {
-			b := make([]compat.Backend, len(m.sources))
-			for i := range b {
-				b[i] = compat.NewBackend(m.sources[i], plain(l, m))
-			}
-			return compat.NewLocker(redlock.New(b, redlock.Options{Clock: m.o.Clock}), m.o)
-		}
+		of.Name, of.Servers = "redlock "+name, 3
+		of.make = quorum(l)
 		replicated.Name, replicated.Owned, replicated.Fences, replicated.Replicated = "replicated "+name, true, true, true
 		if k.Versions[0] != "8.6" {
 			replicated.Versions = since("3.0")
 		}
 		replicated.make = on(func(m making) protocol.Algorithm { return sentinel.Replicated{Algorithm: l.New(m.of(l))} })
-		kinds = append(kinds, turn, quorum, replicated)
+		kinds = append(kinds, turn, of, replicated)
 	}
 	return slices.Concat(kinds, readersAndWriters(), semaphores(), bridges())
 }
@@ -133,6 +127,17 @@ func Kinds() []Kind {
 func inTurn(l locks.Lock) maker {
 	return func(m making) *compat.Locker {
 		return compat.NewLocker(multilock.New(m.sources[0], plain(l, m)), m.o)
+	}
+}
+
+// quorum returns a maker of l on a majority of servers.
+func quorum(l locks.Lock) maker {
+	return func(m making) *compat.Locker {
+		b := make([]compat.Backend, len(m.sources))
+		for i := range b {
+			b[i] = compat.NewBackend(m.sources[i], plain(l, m))
+		}
+		return compat.NewLocker(redlock.New(b, redlock.Options{Clock: m.o.Clock}), m.o)
 	}
 }
 
@@ -168,22 +173,30 @@ func readersAndWriters() []Kind {
 			make:   on(func(m making) protocol.Algorithm { return rwlock.Write{Options: options(write, m)} }),
 			reader: on(func(m making) protocol.Algorithm { return rwlock.Read{Options: options(read, m)} })})
 	}
-	return append(kinds, Kind{Name: "in turn rw", Servers: 1, Versions: since("2.2"), several: true, make: inTurn(write), reader: inTurn(read)})
+	kinds = append(kinds, Kind{Name: "in turn rw", Servers: 1, Versions: since("2.2"), several: true, make: inTurn(write), reader: inTurn(read)})
+	return append(kinds, Kind{Name: "redlock rw", Servers: 3, Versions: since("2.2"), make: quorum(write), reader: quorum(read)})
 }
 
 // semaphores returns semaphores of two, with different locks for the slots.
 func semaphores() []Kind {
 	var kinds []Kind
-	for _, name := range []string{"tx:guarded", "set:lua"} {
+	for _, name := range []string{"tx:guarded", "set:lua", "set:ifeq"} {
 		l, _ := locks.Get(name)
 		kinds = append(kinds, Kind{Name: "semaphore " + name, Servers: 1, Versions: since(l.Since), AnyClock: true, Fences: true, most: 2,
-			make: on(func(m making) protocol.Algorithm {
-				o := m.of(l)
-				o.Limit = 2
-				return l.Slots(o)
-			})})
+			make: on(func(m making) protocol.Algorithm { return slots(l, m) })})
 	}
-	return kinds
+	l, _ := locks.Get("tx:guarded")
+	return append(kinds, Kind{Name: "in turn semaphore", Servers: 1, Versions: since(l.Since), AnyClock: true, most: 2, several: true,
+		make: func(m making) *compat.Locker {
+			return compat.NewLocker(multilock.New(m.sources[0], slots(l, m)), m.o)
+		}})
+}
+
+// slots makes a semaphore of two slots of l.
+func slots(l locks.Lock, m making) protocol.Algorithm {
+	o := m.of(l)
+	o.Limit = 2
+	return l.Slots(o)
 }
 
 // since returns the versions from v on. For a lock that needs a server newer than all embedded ones, it returns the

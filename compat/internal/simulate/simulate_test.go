@@ -26,7 +26,7 @@ var (
 )
 
 // fixed is the number of seeds of every test run.
-const fixed = 250
+const fixed = 300
 
 // TestSimulation runs seed after seed, and reports each broken promise with the shortest run that breaks it.
 func TestSimulation(t *testing.T) {

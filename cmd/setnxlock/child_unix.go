@@ -26,8 +26,9 @@ type signals struct {
 	pipes chan os.Signal
 }
 
-// catch takes the signals to be passed on, except those ignored from the start (nohup): the command ignores
-// them as well. The signals stay caught to the end: a second Ctrl-C must not change our exit status.
+// catch takes the signals to be passed on, except SIGINT and SIGHUP if they were ignored from the start (nohup): the
+// command ignores them as well. Of the others Go does not tell. The signals stay caught to the end: a second Ctrl-C
+// must not change our exit status.
 func catch() *signals {
 	s := &signals{c: make(chan os.Signal, 16), pipes: make(chan os.Signal, 1)}
 	if signal.Ignored(syscall.SIGINT) {

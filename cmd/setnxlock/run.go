@@ -75,8 +75,8 @@ console, reach COMMAND as Ctrl-Break. When the lock is lost COMMAND gets
 Ctrl-Break, which a program without a console does not receive; after the grace
 period it is terminated with everything that it started.
 
-A signal that setnxlock was started to ignore (nohup: SIGHUP; a background job
-of a script: SIGINT and SIGQUIT) is ignored by COMMAND too.
+SIGHUP under nohup, and SIGINT and SIGQUIT in a background job of a script, are
+ignored by COMMAND too. Any other signal that was ignored has its default action there.
 
 COMMAND's background processes run without the lock once COMMAND has ended. With
 --detach the lock stays held after COMMAND has succeeded, and another process can go on

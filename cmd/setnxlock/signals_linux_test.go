@@ -22,14 +22,14 @@ func ignored(t *testing.T, pid int) uint64 {
 func has(set uint64, sig syscall.Signal) bool { return set>>(sig-1)&1 == 1 }
 
 // What nohup and a shell's & have setnxlock ignore, the command ignores too, and it does not
-// end the wait. Other signals are heard as ever.
+// end the wait. Other signals are heard as ever, also if they were ignored.
 func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	address := startServer(t, "2.4")
 	for _, how := range []struct {
 		name, script string
 		signals      []syscall.Signal
 	}{
-		{"nohup", `trap "" HUP; exec "$@"`, []syscall.Signal{syscall.SIGHUP}},
+		{"nohup", `trap "" HUP TERM USR1 PIPE ALRM; exec "$@"`, []syscall.Signal{syscall.SIGHUP}},
 		{"background", `"$@" <&3 3<&- & wait $!`, []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT}},
 	} {
 		t.Run(how.name, func(t *testing.T) {
@@ -45,8 +45,10 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 				}
 				syscall.Kill(parent, sig) //nolint:errcheck
 			}
-			if has(ignored(t, child), syscall.SIGTERM) {
-				t.Error("the command ignores SIGTERM too")
+			for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGPIPE, syscall.SIGALRM} {
+				if has(ignored(t, child), sig) {
+					t.Errorf("the command ignores %v too", sig)
+				}
 			}
 			fmt.Fprintln(s.in, "go on")
 			s.want(5, "")

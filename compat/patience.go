@@ -54,10 +54,7 @@ func (w *wait) gaveUp(ctx context.Context, err error) error {
 	}
 	why := cmp.Or(ctx.Err(), context.DeadlineExceeded)
 	var u *UnknownError
-	if errors.As(err, &u) || w.open != nil {
-		if u == nil {
-			u = &UnknownError{Lease: w.open.Lease, Err: ErrElection}
-		}
+	if errors.As(err, &u) {
 		return fmt.Errorf("setnxlock: waiting for %q: %w", w.key, oneline.Join(why, u))
 	}
 	if w.held != nil {

@@ -64,6 +64,11 @@ func (k *Locker) lock(ctx context.Context, bound bool, key string, ttl time.Dura
 func (w *wait) run(ctx context.Context, g queue.Grant[unattached]) (l *held, err error) {
 	acquired := false
 	defer func() {
+		if w.open != nil && !errors.Is(err, ErrUnknown) {
+			if why := w.k.undo(w.ctx, newUnattached(*w.open, w.ttl, w.k.now()), err); l == nil {
+				err = why
+			}
+		}
 		if w.entry == nil {
 			w.k.queues.Leave(w.queue)
 		}

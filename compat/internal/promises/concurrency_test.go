@@ -270,6 +270,43 @@ func TestCloseEndsWaits(t *testing.T) {
 	})
 }
 
+// Close ends a wait whose last attempt was not answered. What that attempt took is released if the server is back, and the
+// outcome is unknown if not. The failures that it finds: the lock stays held for its ttl, and the error does not say so.
+func TestCloseEndsAWaitInDoubt(t *testing.T) {
+	for _, back := range []bool{true, false} {
+		inWorld(t, one("", "7.0", nil), func(w *world) {
+			n := new(faulty.Network)
+			source := through(n, w.servers[0])
+			source.Epoch = func() uint64 { return 0 }
+			k := compat.NewOn(source, setlock.Lua{}, compat.Options{Poll: time.Hour}) // the pause after an error is a minute
+			must.Get(k.TryLock(background, "other", long))(t).Release(background)     //nolint:errcheck // the server was found safe
+			n.Expect(func(m faulty.Message) faulty.Fate {
+				if m.Name == "SET" {
+					return faulty.Fate{Loss: faulty.LostReply, Err: compat.ErrTimeout}
+				}
+				return faulty.Fate{Loss: faulty.LostRequest, Err: compat.ErrTimeout}
+			})
+			done := make(chan error, 1)
+			go func() { _, err := k.Lock(background, "k", long); done <- err }()
+			pass(time.Second)
+			if w.get("k") == "" {
+				t.Fatal("the attempt did not arrive")
+			}
+			if back {
+				n.Clear()
+			}
+			k.Close(background) //nolint:errcheck
+			err := <-done
+			if !errors.Is(err, compat.ErrClosed) || errors.Is(err, compat.ErrUnknown) == back {
+				t.Errorf("back: %v: %v", back, err)
+			}
+			if left := w.get("k"); back && left != "" {
+				t.Errorf("after Close the key holds %q", left)
+			}
+		})
+	}
+}
+
 // Extend returns nil, and the end is the old one.
 func TestResolvedExtend(t *testing.T) {
 	inWorld(t, one("", "7.0", nil), func(w *world) {

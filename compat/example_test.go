@@ -16,7 +16,7 @@ import (
 )
 
 // Do is the way to use a lock: it waits, renews, and releases, and its context
-// ends before the lease could.
+// ends before the lease does.
 func ExampleLocker_Do() {
 	pool := oldredis.MustNew("2.4", oldredis.Options{}).Pool()
 	locks := compat.New(pool, txlock.Renamed{}, compat.Options{NoRenew: true})

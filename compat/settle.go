@@ -200,7 +200,7 @@ func (s *resolver) answer(h holder, l, next Grant, err error, x extension) (agai
 // notOurs reports whether a server found our value gone from the key, or the key not a lock's.
 func notOurs(err error) bool { return errors.Is(err, ErrLost) || errors.Is(err, ErrForeign) }
 
-var errTouched = fmt.Errorf("%w: the key holds what an earlier extension asked for", ErrAborted)
+var errTouched = fmt.Errorf("%w: an earlier extension has arrived late", ErrAborted)
 
 var errDoubts = errors.New("setnxlock: too many extensions whose outcome is unknown")
 

@@ -251,7 +251,7 @@ func (c *conn) Receive() (any, error) {
 	}
 	reply, ok, err := c.received()
 	if !ok && err == nil {
-		err = errors.New("setnxlock: nothing was sent that a reply could be received to")
+		err = errors.New("setnxlock: Receive, but nothing was sent")
 	}
 	return reply, err
 }

@@ -192,7 +192,7 @@ var ErrUnknown = errors.New("setnxlock: no such dialect")
 
 // ErrUnsupported means that the clients of this name are known, and that no lock of this module can
 // share a key with them. The error that wraps it says why.
-var ErrUnsupported = errors.New("setnxlock: a dialect that is not to be shared")
+var ErrUnsupported = errors.New("setnxlock: this dialect can't be shared")
 
 // refused are the clients whose locks are no strings, with the reason why ours do not join them.
 var refused = [...]struct{ client, why string }{

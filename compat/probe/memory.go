@@ -186,7 +186,7 @@ func (r Report) SameServer(c *protocol.Conn) bool {
 }
 
 // errUnnamed means that a server can't be recognised.
-var errUnnamed = errors.New("setnxlock: the server has no name")
+var errUnnamed = errors.New("setnxlock: the server can't be recognised")
 
 // identify asks a server for its identity, and for ours there.
 func identify(ctx context.Context, source compat.Source, o Options) (identity, error) {

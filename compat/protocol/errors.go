@@ -47,7 +47,7 @@ var (
 
 	// ErrAborted means that a release or an extension was not done: other clients touched the key at
 	// every try. The lease is unchanged: call again.
-	ErrAborted = errors.New("setnxlock: not done: others touch the key at every try")
+	ErrAborted = errors.New("setnxlock: aborted: the key kept changing")
 
 	// ErrUnanswered means that the server answered reads, but the connection broke at each test of
 	// whether the lock is safe there. A proxy that lacks a command breaks it; so may a bad network.

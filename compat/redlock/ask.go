@@ -109,8 +109,8 @@ const lateAtMost = 16
 
 var (
 	errStuck    = errors.New("setnxlock: earlier requests to it have not ended yet")
-	errNotAsked = errors.New("setnxlock: not asked: no majority was left to be had")
-	errPending  = errors.New("setnxlock: not waited for: the others had decided")
+	errNotAsked = errors.New("setnxlock: not asked: no majority was possible any more")
+	errPending  = errors.New("setnxlock: not waited for: the other servers had decided")
 )
 
 // ask runs r, on all servers at once or one after the other, and returns their

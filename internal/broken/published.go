@@ -32,9 +32,9 @@ func Published() []Lock {
 			New: func(token func() string, _ bool) protocol.Algorithm { return mutexWrite{token} }},
 		{Name: "semaphore/book", Says: "a semaphore of two as in Redis in Action: a sorted set, swept and ranked by the clients' clocks", Shared: true, Most: two,
 			New: func(token func() string, _ bool) protocol.Algorithm { return bookSemaphore{semaphore{token}} }},
-		{Name: "semaphore/fair", Says: "the fair one of Redis in Action, of two: ranked by a counter, which is drawn in a step of its own", Shared: true, Most: two,
+		{Name: "semaphore/fair", Says: "the fair semaphore of Redis in Action, of two: ranked by a counter, which a step of its own increments", Shared: true, Most: two,
 			New: func(token func() string, _ bool) protocol.Algorithm { return fairSemaphore{semaphore{token}} }},
-		{Name: "semaphore/lists", Says: "redis-semaphore of two, with its stale_client_timeout: a list of tokens, and a hash of who has which since when", Bare: true, Shared: true, Most: two,
+		{Name: "semaphore/lists", Says: "redis-semaphore of two, with its stale_client_timeout: a list of tokens, and a hash of their holders' times", Bare: true, Shared: true, Most: two,
 			New: func(token func() string, _ bool) protocol.Algorithm { return listSemaphore{semaphore{token}} }},
 	}
 }

@@ -58,10 +58,11 @@ func algorithmsHelp() string {
 	var others []string
 	b.WriteString("The algorithms are\n\n")
 	for _, name := range race.Algorithms(workbench.Locks()) {
-		if isShipped(name) {
-			b.WriteString(screen.Paragraph(fmt.Sprintf("  %-24s", name), race.Describe(name, workbench.Locks()), 80))
-		} else if !fleet(name) {
+		switch group, _, _ := strings.Cut(name, "/"); {
+		case group == "broken" || group == "other":
 			others = append(others, name)
+		case !fleet(name):
+			b.WriteString(screen.Paragraph(fmt.Sprintf("  %-24s", name), race.Describe(name, workbench.Locks()), 80))
 		}
 	}
 	return b.String() + "\nand, which exist only to be broken,\n\n" + screen.Paragraph("  ", strings.Join(others, ", "), 80) +

@@ -92,7 +92,7 @@ var registry = sync.OnceValue(func() map[string]Entry {
 		says string
 	}{"redlock": {3, "three"}, "redlock/five": {5, "five"}} {
 		all[name] = Entry{Form: Quorum, servers: x.n, apart: true, NoFence: true, Lock: Lock{Says: "a majority of " + x.says +
-			" servers, each with set:lua; asked one after the other, each client starting with another one"}}
+			" servers, each with set:lua; asked one after the other, each client begins with a different one"}}
 	}
 	for _, name := range Pinnable {
 		e := all[name]
@@ -121,11 +121,11 @@ var variants = []struct {
 		New: func(token func() string, fence bool) protocol.Algorithm {
 			return getsetlock.Classic{Options: getsetlock.Options{Fence: fence, Nonce: token, Dialect: getsetlock.Seconds}}
 		}}},
-	{"getset:classic/margin", Lock{Says: "getset:classic that leaves others' leases alone for 5 s more",
+	{"getset:classic/margin", Lock{Says: "getset:classic that takes a lease over 5 s after its end",
 		Margins: fiveSeconds, New: func(token func() string, fence bool) protocol.Algorithm {
 			return getsetlock.Classic{Options: margin(token, fence)}
 		}}},
-	{"getset:guarded/margin", Lock{Says: "getset:guarded that leaves others' leases alone for 5 s more",
+	{"getset:guarded/margin", Lock{Says: "getset:guarded that takes a lease over 5 s after its end",
 		Margins: fiveSeconds, New: func(token func() string, fence bool) protocol.Algorithm {
 			return getsetlock.Guarded{Options: margin(token, fence)}
 		}}},
@@ -139,8 +139,8 @@ var readWrite = []struct {
 	name, read, write string
 	o                 rwlock.Options
 }{
-	{"server-clock", "a reader whose lease is counted by the server's TIME",
-		"a writer who tells the readers' time by the server's TIME", rwlock.Options{ServerClock: true}},
+	{"server-clock", "a reader that counts its lease by the server's TIME",
+		"a writer that judges readers' leases by the server's TIME", rwlock.Options{ServerClock: true}},
 	{"readers-first", "a reader that goes before every writer that waits", "a writer that waits for every reader",
 		rwlock.Options{Prefer: rwlock.ReadersFirst}},
 	{"writers-first", "a reader that gives way to every writer that waits",

@@ -19,9 +19,9 @@
 // the command may have run, and only its reply was lost. The Locker resolves an unknown outcome by
 // reading the key; if it can't, it returns [ErrUnknown].
 //
-// What a caller brings along, the cause of its context's end or the error of its pool or Dial, decides nothing: it may
-// be another lock's ErrHeld. errors.Is does not find it in the errors of this package. The part that carries it has a
-// method Caller:
+// A caller's own error (the cause of its context's end, an error of its pool or Dial) decides nothing: it may be
+// another lock's ErrHeld. errors.Is does not find it in the errors of this package, but their method Caller returns
+// it:
 //
 //	if b := (interface{ Caller() error })(nil); errors.As(err, &b) { … b.Caller() … }
 package compat
@@ -71,9 +71,10 @@ type Abilities struct {
 	// is not asked about whole seconds up to a day. nil: every ttl will do.
 	Valid func(key string, ttl time.Duration) error
 
-	// Ready waits until the server of key was found safe (Traits.Check), so that a step which has little time need not, and
-	// returns how long it took to answer. It gives up when an answer takes longer than trip; 0: at once, with [ErrTimeout]
-	// if a check is under way whose answers come. nil: there is nothing to wait for.
+	// Ready waits until the server of key has passed Traits.Check, so that a step with little time need not wait, and
+	// returns how long the server took to answer. Ready gives up when an answer takes longer than trip. If trip is 0,
+	// it returns at once, with [ErrTimeout] while a check is under way whose answers come. nil: there is nothing to
+	// wait for.
 	Ready func(ctx context.Context, key string, trip time.Duration) (took time.Duration, err error)
 
 	server serving // what else it can do for the engine; nil: nothing, as of several servers or keys
@@ -141,23 +142,23 @@ type Source struct {
 
 	// Bounded says that Get never outlasts its context, and does not wait if that has no end. Else
 	// the engine calls it in the background, at the cost of some microseconds, so that a Dial can't
-	// hold up a step. What a step had no time to wait for is the next one's: at most one Get goes on
-	// for nobody, and while it hangs, no other begins.
+	// hold up a step. A connection that comes too late for its step serves the next one: at most one
+	// such Get goes on, and while it hangs, no other begins.
 	Bounded bool
 
 	// Idle is how many connections a pool keeps for later; nil: that is not known. When one of them does
 	// not answer, those that are idle with it are closed, for they may be as dead.
 	Idle func() int
 
-	// Keep is how many connections a Locker may keep between two steps, each for a second at most. Steps that are under
-	// way at once share some of them; another stays with the lock that was taken over it under WATCH; the rest is for the
-	// next step, and for each key for which goroutines wait one that listens for a release elsewhere. One goroutine sends over
-	// a shared connection while another receives, which redigo's can bear. 0: none is kept, and each step borrows its own. A
-	// cluster's are never kept.
+	// Keep is how many connections a Locker may keep between two steps, each for a second at most. Simultaneous steps
+	// share some of them. A lock that was taken under WATCH may keep its connection. For each key for which goroutines
+	// wait, one listens for a release elsewhere. The rest serve the next steps. Over a shared connection one goroutine
+	// sends while another receives: redigo's connections allow that. 0: none is kept, and each step borrows its own. A
+	// cluster's connections are never kept.
 	Keep int
 
-	// Listen is how many connections may listen for a release elsewhere, beside those of Keep: where none is kept, and as
-	// many as one likes can be had. 0: those of Keep. Negative: none listens, and no release wakes anybody.
+	// Listen is how many connections may listen for a release elsewhere, beside those of Keep: for a Source that keeps
+	// none, but can give many. 0: those of Keep. Negative: none listens, and no release wakes anybody.
 	Listen int
 
 	pool *redis.Pool  // of which it was made
@@ -215,8 +216,8 @@ type Grant struct {
 	// several leaves it set while one of the parts still has its old value.
 	Rotate bool
 
-	// Final says of the grant that an Extend returns that no extension sent before can take effect any
-	// more. Of a [protocol.Algorithm]'s the engine sees that: see [protocol.Change].
+	// Final, set by Extend, says that no earlier extension can still take effect. For a
+	// [protocol.Algorithm] the engine knows it: see [protocol.Change].
 	Final bool
 
 	drew  bool      // more than the value was to change with it: a number was drawn, or an After ran

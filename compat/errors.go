@@ -51,7 +51,7 @@ type (
 	Lease  = protocol.Lease
 )
 
-// What State.Status and State.TTL may be.
+// The values of State.Status, and of State.TTL without a TTL.
 const (
 	StatusFree       = protocol.StatusFree
 	StatusHeld       = protocol.StatusHeld

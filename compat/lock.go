@@ -13,7 +13,7 @@ import (
 // operator. Work under it must stop when [Lock.Context] ends, and the protected resource should
 // check the fence if it can. A Lock is safe for concurrent use.
 //
-// A lock that nobody can reach any more, and nobody has released, is renewed once more at most, when the garbage
+// If a program drops a Lock without releasing it, the lock is renewed at most once more after the garbage
 // collector has run. Then it ends with its lease, as lost.
 type Lock struct{ h *held }
 
@@ -96,8 +96,8 @@ func (k *Locker) within(ctx context.Context, key string) *Lock {
 func (l *Lock) Key() string { return l.h.lease.Key }
 
 // Token returns the value of the key: the proof of our lock. With getsetlock it changes with every extension, with
-// other locks after an extension of unknown outcome. It returns "" if the lock was handed off. A call of Token
-// costs later: when the lock is handed off, it is extended, so that its next holder gets another token.
+// other locks after an extension of unknown outcome. It returns "" if the lock was handed off. After a call of
+// Token, a hand-off extends the lock, so that its next holder gets another token.
 func (l *Lock) Token() string { return l.Lease().Value }
 
 // Fence returns a number, higher with every acquisition of the key, so the protected resource can refuse writes
@@ -146,13 +146,13 @@ func (l *Lock) With(ctx context.Context) (joined context.Context, end context.Ca
 // again.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error { return l.h.Extend(ctx, ttl) }
 
-// Release hands the lock off to the next waiter in this process, or else releases it on the server. It hands off
-// until all have had the lock who waited when the first holder was done. It works when ctx has already ended,
-// within Options.Cleanup. Nothing renews the lock afterwards. It returns [ErrLost] if the lock was no longer ours,
-// and then removes nothing, and [ErrReleased] if it was released before. After [ErrUnknown] (the outcome could not
-// be learned), [ErrAborted], or ctx's error (an extension was still under way) it may be called again: it
-// compares, and never removes another client's lock. Before Options.Hold has passed it only looks: the lock is
-// over here, and stays on the server.
+// Release hands the lock off to the next waiter in this process, or else releases it on the server. The hand-offs
+// end when everybody who waited when the first holder was done has had the lock. Release works when ctx has
+// already ended, within Options.Cleanup. Nothing renews the lock afterwards. It returns [ErrLost] if the lock was
+// no longer ours, and then removes nothing, and [ErrReleased] if it was released before. After [ErrUnknown] (the
+// outcome could not be learned), [ErrAborted], or ctx's error (an extension was still under way) it may be called
+// again: it compares, and never removes another client's lock. Before Options.Hold has passed it only looks: the
+// lock is over here, and stays on the server.
 func (l *Lock) Release(ctx context.Context) error {
 	if !l.h.k.jobs.Enter() { // Close does, or has
 		return l.h.over()
@@ -173,11 +173,11 @@ func (l *Lock) Handoff(ctx context.Context, ttl time.Duration) (*Lock, error) {
 	return l.h.Handoff(ctx, ttl)
 }
 
-// Detach gives the lock away without releasing it: this process no longer renews or releases it,
-// and its context ends with cause [ErrDetached]. The handle can be adopted until [Lock.Until].
-// Detach reads the key. It returns [ErrLost], [ErrReleased], [ErrHandedOff] or [ErrDetached] if the
-// lock is no longer held, and any other error if it is not known what the key holds: the lock then
-// stays held here.
-// After an extension of unknown outcome, extend the lock once more before you detach it. That does not
-// help a lock that can't change its token (Traits.Rotates): the one before may still run.
+// Detach gives the lock away without releasing it: this process no longer renews or releases it, and
+// its context ends with cause [ErrDetached]. The handle can be adopted until [Lock.Until]. Detach
+// reads the key. It returns [ErrLost], [ErrReleased], [ErrHandedOff] or [ErrDetached] if the lock is
+// no longer held, and any other error if it is not known what the key holds: the lock then stays held
+// here. After an extension of unknown outcome, extend the lock once more before you detach it. That
+// does not help a lock that can't change its token (Traits.Rotates): the earlier extension may still
+// run.
 func (l *Lock) Detach(ctx context.Context) (Handle, error) { return l.h.Detach(ctx) }

@@ -19,9 +19,9 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// A Locker takes, renews and releases locks. It is safe for concurrent use. At any time it uses at
-// most one connection for each lock that it waits for or holds, and none from a second after its last step
-// on, but one for each key that it waits for and listens. Steps that are under way at once share a few: see Source.Keep.
+// A Locker takes, renews and releases locks. It is safe for concurrent use. It uses at most one connection for each
+// lock that it waits for or holds; simultaneous steps share a few (see Source.Keep). A second after its last step it
+// has none, except one for each key on which it waits for a wake-up.
 type Locker struct {
 	resolver
 	abilities Abilities

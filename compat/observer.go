@@ -35,9 +35,9 @@ const (
 	EventExtended Kind = "extended" // by Extend or by a renewal
 	EventFailed   Kind = "failed"   // a renewal failed and will be tried again
 	EventLost     Kind = "lost"     // the lease is no longer ours, or about to end
-	EventLingers  Kind = "lingers"  // it was renewed for a hundred times its ttl, and nobody has released it; told once
+	EventLingers  Kind = "lingers"  // it was renewed for a hundred ttls and not released; reported once
 	EventReleased Kind = "released" // released, or handed off; Err if it was no longer ours or the outcome is unknown
-	EventRepaired Kind = "repaired" // a key that nothing would have ended was given an end
+	EventRepaired Kind = "repaired" // a key without a TTL was given one
 	EventWeaker   Kind = "weaker"   // package probe took a weaker lock than other clients may get; Err says why
 )
 

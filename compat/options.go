@@ -8,9 +8,9 @@ import (
 
 // Options are a Locker's. The zero value is ready to use.
 type Options struct {
-	// Clock tells the time, and runs the timers of leases, waits and renewals, and of the limits of what
-	// can be cancelled. What bounds a connection goes by the real clock. nil: clock.New(). Tests can
-	// pass a [*clock.Mock].
+	// Clock tells the time, and runs the timers of leases, waits and renewals, and of the limits of
+	// calls that can be cancelled. The limits of connections go by the real clock. nil: clock.New().
+	// Tests can pass a [*clock.Mock].
 	Clock clock.Clock
 
 	// Prefix is put before every key. Default: none.
@@ -22,27 +22,27 @@ type Options struct {
 	// lock that can't be extended is held for its ttl.
 	NoRenew bool
 
-	// Hold keeps every lock from others for at least that long after it was taken, for work that must be done once in that time:
-	// jobs that many machines start by their own clocks, which differ. The lease is Hold at first, if the ttl is shorter, so it
-	// outlasts a process that dies. Release before Hold has passed leaves the lock to its lease: it says whether the lock was
-	// still ours, hands it to nobody, and removes nothing. So do Close and the end of Do. Where timestamps are compared with
-	// the clients' clocks (getsetlock), one that is ahead ends it sooner, and the key, which has no TTL, stays until somebody
-	// takes it over. Default: 0, none.
+	// Hold keeps every lock from others for at least that long after it was taken, for work that must be done once in
+	// that time: jobs that many machines start by their own clocks, which differ. The lease is Hold at first, if the
+	// ttl is shorter, so it outlasts a process that dies. Release before Hold has passed leaves the lock to its lease:
+	// it says whether the lock was still ours, hands it to nobody, and removes nothing. So do Close and the end of Do.
+	// With getsetlock a client whose clock is ahead sees the hold end sooner, and the key, which has no TTL, stays
+	// until a client takes it over. Default: 0, none.
 	Hold time.Duration
 
-	// Poll bounds the pause between two looks at a held key, where no release will be heard of. A pause begins at a fiftieth
-	// of Poll and doubles with each look. At a key that changes hands a process looks so often that a release is
-	// noticed after a fiftieth of Poll, on average, by whichever of those that look; the more they are, the less often does
-	// each. Each pause is shortened by up to half at random, and never goes past the moment at which the lease on the server
-	// is known to end. A waiter that a release will wake looks once in each Poll; where more than 16 wait, less often.
-	// Default: 500 ms.
+	// Poll bounds the pause between two looks at a held key, for a waiter that no release can wake. A pause begins at
+	// a fiftieth of Poll and doubles with each look. At a key that changes hands, the waiting processes together look
+	// so often that one of them notices a release after a fiftieth of Poll on average: the more they are, the less
+	// often each looks. Each pause is shortened by up to half at random, and never goes past the moment at which the
+	// lease on the server is known to end. A waiter that a release will wake looks once in each Poll; where more than
+	// 16 wait, less often. Default: 500 ms.
 	Poll time.Duration
 
 	// Timeout bounds each step as a whole, whatever its context, the pool, its Dial and the server
 	// do; waiting for a connection is part of the step. One attempt is a step, and so is one
-	// extension, one release and one look at the key; a call may take several. A step of a set is
-	// that of all its keys, one of a quorum that of all its servers. No step may take longer than its
-	// ttl either. A step that reaches one of these limits ends with [ErrTimeout]. Default: 5 s.
+	// extension, one release and one look at the key; a call may take several. A step of a set covers
+	// all its keys, a step of a quorum all its servers. No step may take longer than its ttl either.
+	// A step that reaches one of these limits ends with [ErrTimeout]. Default: 5 s.
 	Timeout time.Duration
 
 	// Cleanup bounds the work after a context has ended: releasing what a cancelled Lock may have

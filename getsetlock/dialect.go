@@ -58,8 +58,8 @@ var (
 	// can write the same value, so a lost reply can't be resolved by reading (getset/same-stamp).
 	Seconds = Dialect{Name: "integer seconds", Unit: time.Second, Plus: time.Second}
 
-	// Float is the dialect of redis-py 2.2.4–2.9.1: seconds with a fraction. Of the fraction's
-	// digits, three are time and twelve our own.
+	// Float is the dialect of redis-py 2.2.4–2.9.1: seconds with a fraction. The fraction has
+	// three digits of time and twelve random ones.
 	Float = Dialect{Name: "float seconds", Unit: time.Second, Float: true, Nonce: true}
 
 	// Millis is the dialect of jedis-lock and of npm's redis-lock.

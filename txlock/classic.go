@@ -19,8 +19,8 @@ import (
 type Classic struct {
 	Options
 
-	// NoRepair leaves a key without a TTL alone, which no server ever ends. By default a waiter
-	// gives it one, under WATCH, after it has seen the value unchanged for its own ttl. It leaves
+	// NoRepair leaves a key without a TTL as it is: it never expires. By default a waiter gives
+	// it one, under WATCH, after it has seen the value unchanged for its own ttl. It leaves
 	// timestamps alone: such a key belongs to getsetlock, whose keys have no TTL.
 	NoRepair bool
 }

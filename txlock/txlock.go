@@ -5,14 +5,14 @@
 //	          Classic   SETNX, then EXPIRE: as published
 //	          Guarded   SETEX under WATCH: crash-safe
 //	          Renamed   SETEX to another name, RENAMENX: crash-safe, one round trip, 2.4
-//	          (Fleet is Guarded in the words of another language's client: see Named)
+//	          (Fleet is Guarded in the form of another language's client: see Named)
 //	extend    WATCH key; GET key        ours?
-//	          MULTI; EXPIRE key; EXEC   nil: somebody was faster
+//	          MULTI; EXPIRE key; EXEC   nil: another was faster
 //	release   WATCH key; GET key        ours?
-//	          MULTI; DEL key; EXEC      nil: somebody was faster
+//	          MULTI; DEL key; EXEC      nil: another was faster
 //	          or, with Options.ListCAS, in one round trip by lists (protocol.ListCAS)
 //
-// On the connection that acquired, if that is pinned, a release is one round trip; nil: compare, as above.
+// Over a pinned connection a release is one round trip (nil: compare, as above).
 //
 //	release   MULTI; GET key; DEL key; EXEC
 //
@@ -50,9 +50,8 @@ type Options struct {
 	// ListCAS releases in one round trip instead of two, by a transaction of list commands that
 	// compares ([protocol.ListCAS]). It costs the server twelve commands, some 20 µs, so it pays
 	// where a round trip takes longer than that, and writes a kilobyte to the AOF and the replicas
-	// instead of 60 bytes. The lock checks the server for it. A key of more than
-	// compat.MaxListCASKey bytes, or a value that is empty or equal to its key, is released as
-	// without it.
+	// instead of 60 bytes. The lock checks the server for it. A key of more than 1,024 bytes, or a
+	// value that is empty or equal to its key, is released as without ListCAS.
 	ListCAS bool
 
 	// Token returns the value of the next acquisition, unique to it. nil: [protocol.NewToken].

@@ -9,8 +9,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// Who has a clock that is wrong: an end that no lease can have, or a word that none gives. It would stand first in its
-// set, and hide the others, for as long as the clock was ahead.
+// Entries from a wrong clock: an end that no lease or ticket can have. Such an entry would stand first in its set, and
+// hide the others, for as long as the clock was ahead.
 
 // latest returns the latest end for a reader's lease, by clocks that agree to within a minute and the margin.
 func (v view) latest() time.Time { return v.now.Add(setTTL + v.margin + time.Minute) }
@@ -36,7 +36,7 @@ func (o Options) slow(c *protocol.Conn, v view, key string) (bool, error) {
 		return false, nil
 	}
 	scratch := protocol.Aux(key, "clock:"+protocol.NewToken())
-	replies, err := o.ask(c, &v, key, nil, protocol.Cmd{"SETEX", scratch, wordsTTL, "x"},
+	replies, err := o.ask(c, &v, key, nil, protocol.Cmd{"SETEX", scratch, ticketsTTL, "x"},
 		protocol.Cmd{"EXPIREAT", scratch, v.now.Add(2 * life).Unix()}, protocol.Cmd{"TTL", scratch}, protocol.Cmd{"DEL", scratch})
 	if err != nil {
 		return false, err

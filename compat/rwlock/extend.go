@@ -8,10 +8,11 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// Extend moves the end of l to now+ttl. Others may touch the set in between. Two can have ended our
-// lease: a writer, which touches the key, and whoever released it by its token, which the replies to
-// ZADD and ZREM show. A writer removes every reader it finds dead, so a reader that is still in the
-// set has had no writer beside it. A writer's lease becomes a reader's: see Downgrade.
+// Extend moves the end of l to now+ttl. Other clients may touch the set in between. Two can have
+// ended our lease: a writer, which touches the key, and a client that released it by its token,
+// which the replies to ZADD and ZREM show. A writer removes every reader that it finds dead, so a
+// reader that is still in the set had no writer beside it. A writer's lease becomes a reader's: see
+// Downgrade.
 func (r Read) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
 	next, by := l, r.extend
 	draws := r.draws(l)

@@ -16,7 +16,7 @@ func (r Read) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.Sta
 	}
 	s := r.state(v, key)
 	until, shut := v.shutOut(r.Prefer)
-	s.Open = !v.held && !shut || r.Prefer != WritersFirst && v.fades() // to join the readers, or to give its word anew
+	s.Open = !v.held && !shut || r.Prefer != WritersFirst && v.mustRenew() // to join the readers, or to renew its ticket
 	if shut && s.Status != protocol.StatusHeld && s.Status != protocol.StatusPersistent {
 		s.Status, s.Until = protocol.StatusHeld, until
 	}
@@ -31,7 +31,7 @@ func (w Write) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.St
 		return protocol.State{Key: key, TTL: protocol.NoTTL}, err
 	}
 	s := w.state(v, key)
-	s.Open = w.Prefer != ReadersFirst && v.fades() // to give its word anew
+	s.Open = w.Prefer != ReadersFirst && v.mustRenew() // to renew its ticket
 	until, yes := v.theirTurn(w.Prefer)
 	if yes && s.Status != protocol.StatusHeld && s.Status != protocol.StatusPersistent {
 		s.Status, s.Until, s.Format = protocol.StatusHeld, until, "the readers' turn"+waiters(v)

@@ -9,12 +9,12 @@ import (
 )
 
 // look reads the facts for a step, under WATCH of the keys in watched: one round trip. all reads every reader and every
-// waiter, not only the first of each, and then nothing is removed. words is where a waiter of the step's kind gives its
-// word. Who has a wrong clock comes first in a set and hides the others: it is removed, and look looks again.
-func (o Options) look(c *protocol.Conn, now time.Time, key, words string, all bool, watched ...any) (view, error) {
+// waiter, not only the first of each, and then nothing is removed. tickets is the set in which a waiter of the step's kind
+// has its ticket. An entry from a wrong clock comes first in its set and hides the others: look removes it, and looks again.
+func (o Options) look(c *protocol.Conn, now time.Time, key, tickets string, all bool, watched ...any) (view, error) {
 	const tries = 8
 	for range tries {
-		v, err := o.lookOnce(c, now, key, words, all, watched...)
+		v, err := o.lookOnce(c, now, key, tickets, all, watched...)
 		wrong := v.wrong(key)
 		if err != nil || all || len(wrong) == 0 {
 			return v, err
@@ -33,7 +33,7 @@ func (o Options) look(c *protocol.Conn, now time.Time, key, words string, all bo
 	return view{}, &protocol.HeldError{Key: key}
 }
 
-func (o Options) lookOnce(c *protocol.Conn, now time.Time, key, words string, all bool, watched ...any) (view, error) {
+func (o Options) lookOnce(c *protocol.Conn, now time.Time, key, tickets string, all bool, watched ...any) (view, error) {
 	last, first := 0, 0
 	if all {
 		first = -1
@@ -49,7 +49,7 @@ func (o Options) lookOnce(c *protocol.Conn, now time.Time, key, words string, al
 	cmds := []protocol.Cmd{{"GET", key}, {ttl, key}, {"ZREVRANGE", readersOf(key), 0, last, "WITHSCORES"},
 		{"ZREVRANGE", waitingOf(key), 0, first, "WITHSCORES"}, {"ZREVRANGE", nextOf(key), 0, first, "WITHSCORES"}}
 	if v.waiter != "" {
-		cmds = append(cmds, protocol.Cmd{"ZSCORE", words, v.waiter}, protocol.Cmd{"ZSCORE", nextOf(key), v.waiter})
+		cmds = append(cmds, protocol.Cmd{"ZSCORE", tickets, v.waiter}, protocol.Cmd{"ZSCORE", nextOf(key), v.waiter})
 	}
 	replies, err := o.ask(c, &v, key, watched, cmds...)
 	if err != nil {
@@ -102,7 +102,7 @@ func (v *view) read(c *protocol.Conn, key string, replies []any, unit time.Durat
 	if v.waiter == "" {
 		return nil
 	}
-	if v.said, err = score(replies[5]); err == nil {
+	if v.ticket, err = score(replies[5]); err == nil {
 		v.turn, err = score(replies[6])
 	}
 	return err

@@ -42,20 +42,20 @@ func (r Read) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Dura
 	if err := r.refusal(v, key); err != nil {
 		c.Unwatch()
 		if errors.Is(err, protocol.ErrHeld) {
-			r.waits(c, v, key)
+			r.leaveTicket(c, v, key)
 		}
 		return l, err
 	}
 	// A writer sweeps the dead. Readers sweep what has been dead for a minute, so that the set
 	// does not grow where nobody writes, and need not be right about the time.
 	cmds := []protocol.Cmd{{"ZREMRANGEBYSCORE", readersOf(key), "-inf", at(v.now.Add(-r.Margin - time.Minute))}}
-	cmds = append(append(cmds, r.reads(l, v.now, ttl)...), v.comesIn(queueOf(key), nextOf(key))...)
+	cmds = append(append(cmds, r.reads(l, v.now, ttl)...), v.removeTickets(queueOf(key), nextOf(key))...)
 	w, err := c.Write(key, protocol.Write{Do: cmds, Exec: true, TakeFence: r.Fence})
 	if err != nil {
 		return l, err
 	}
 	if w.Done == nil { // a writer came in since our GET
-		r.waits(c, v, key)
+		r.leaveTicket(c, v, key)
 		return l, &protocol.HeldError{Key: key}
 	}
 	l.Fence = w.Fence
@@ -85,9 +85,9 @@ func (r Read) refusal(v view, key string) error {
 }
 
 // waits notes a refused reader among the waiters, unless readers have no turn.
-func (r Read) waits(c *protocol.Conn, v view, key string) {
+func (r Read) leaveTicket(c *protocol.Conn, v view, key string) {
 	if r.Prefer != WritersFirst {
-		v.waits(c, queueOf(key))
+		v.leaveTicket(c, queueOf(key))
 	}
 }
 

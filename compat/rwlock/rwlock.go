@@ -16,7 +16,7 @@
 //
 //	write      WATCH key readers; GET key; ZREVRANGE readers 0 0
 //	           MULTI; SETEX key; DEL readers; EXEC
-//	                                          nil: somebody was faster
+//	                                          nil: another was faster
 //	downgrade  WATCH key; GET key             another's token, or none: lost
 //	           MULTI; ZADD readers; DEL key; EXEC
 //	extend, release                           as txlock's, under WATCH
@@ -33,9 +33,9 @@
 // The readers' scores are times, so clocks must agree: a writer whose clock is fast takes a live
 // reader for dead (rw/skewed-sweep). With Options.Margin it waits that much longer; with
 // Options.ServerClock it goes by the server's time (Redis 2.6). The server ends the writer's lease,
-// on every version. A reader's lease lasts a day at most, and a waiter's word a second: one that
-// ends later by a clock that the server's confirms is of a wrong clock, counts for nobody and is
-// removed.
+// on every version. A reader's lease lasts a day at most, and a waiter's ticket a second. A client
+// whose clock agrees with the server's ignores and removes an entry that ends later: it comes from
+// a wrong clock.
 //
 // Never use a plain lock (txlock, setlock) on the same key: it excludes readers and writers while
 // it is held, but does not see the readers.
@@ -57,7 +57,7 @@ const setTTL = 24 * time.Hour
 
 // The keys beside the key, all in its slot.
 func readersOf(key string) string { return protocol.Aux(key, "readers") } // tokens, scored by the ends of their leases
-func waitingOf(key string) string { return protocol.Aux(key, "waiting") } // writers that wait, by the ends of their words
+func waitingOf(key string) string { return protocol.Aux(key, "waiting") } // writers that wait, by the ends of their tickets
 func queueOf(key string) string   { return protocol.Aux(key, "queue") }   // readers that wait, likewise
 func nextOf(key string) string    { return protocol.Aux(key, "next") }    // readers whose turn it is, likewise
 func mutexOf(key string) string   { return protocol.Aux(key, "mutex") }   // Inner's

@@ -331,7 +331,7 @@ EXEC → [1]
 		case "its turn":
 			s.FlushAll()
 			l = acquire(t, s, c.before, ttl)
-			waits(t, s, c.a, "one")
+			refusedWaiter(t, s, c.a, "one")
 			release(t, s, c.before, l, nil)
 		}
 		conn, got := s.Dial(), s.Record()
@@ -652,14 +652,14 @@ func TestNothingStays(t *testing.T) {
 			t.Errorf("%v keys after both were released: %v", n, do(t, s, "KEYS", "*"))
 		}
 		acquire(t, s, read, ttl)
-		waits(t, s, write, "a")
-		waits(t, s, read, "b")
+		refusedWaiter(t, s, write, "a")
+		refusedWaiter(t, s, read, "b")
 		s.Advance(2 * ttl)
 		l := acquire(t, s, write, ttl)
-		waits(t, s, read, "b")
-		waits(t, s, write, "a")
+		refusedWaiter(t, s, read, "b")
+		refusedWaiter(t, s, write, "a")
 		release(t, s, write, l, nil)
-		waits(t, s, write, "a")
+		refusedWaiter(t, s, write, "a")
 		s.Advance(4 * time.Second)
 		if n := do(t, s, "DBSIZE"); n != int64(0) {
 			t.Errorf("%v keys after all waiters have died: %v", n, do(t, s, "KEYS", "*"))
@@ -779,7 +779,7 @@ func TestRESP3(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
 		read, write := rwlock.Read{}, rwlock.Write{}
 		l := acquire(t, s, read, ttl)
-		waits(t, s, write, "writer")
+		refusedWaiter(t, s, write, "writer")
 		newer := resp3{s.Dial()}
 		if _, err := over(newer, write).Acquire(waiting("second"), s.Now, "k", ttl); !errors.Is(err, compat.ErrHeld) {
 			t.Errorf("a writer beside a reader: %v, want ErrHeld", err)
@@ -874,22 +874,22 @@ func TestInspect(t *testing.T) {
 		if st.Value != a.Value || !st.Until.Equal(s.Now().Add(2*ttl)) || st.Clock != "clients" || !st.Holds(b.Value) {
 			t.Errorf("%+v, want %q until its end", st, a.Value)
 		}
-		waits(t, s, write, "one")
+		refusedWaiter(t, s, write, "one")
 		see(write, compat.StatusHeld, "2 readers, 1 writer waiting", a.Value, b.Value)
 		release(t, s, read, a, nil)
 		release(t, s, read, b, nil)
 		see(write, compat.StatusFree, "1 writer waiting")
 		see(read, compat.StatusHeld, "1 writer waiting")
-		l := comesIn(t, s, write, "one")
+		l := mustAcquire(t, s, write, "one")
 		st = see(read, compat.StatusHeld, "writer", l.Value)
 		if st.Clock != "server" || st.TTL <= 0 {
 			t.Errorf("%+v, want a TTL of the server's", st)
 		}
-		waits(t, s, read, "two")
+		refusedWaiter(t, s, read, "two")
 		release(t, s, write, l, nil)
 		see(write, compat.StatusHeld, "the readers' turn")
 		see(read, compat.StatusFree, "")
-		b = comesIn(t, s, read, "two")
+		b = mustAcquire(t, s, read, "two")
 		s.Advance(ttl)
 		see(write, compat.StatusDead, "0 readers", b.Value)
 		do(t, s, "SET", "k", "by hand")

@@ -148,7 +148,7 @@ func served(t *testing.T, who string, p *player, want bool, longest time.Duratio
 }
 
 // Waiters that only look would starve: a reader that was refused joins readers
-// that came after it, and a writer whose word has run out, because a reader
+// that came after it, and a writer whose ticket has run out, because a reader
 // extends its lease again and again, gives it anew before many others come in.
 func TestWaitersAskAgain(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
@@ -174,20 +174,20 @@ func TestWaitersAskAgain(t *testing.T) {
 	})
 }
 
-// Of two writers that wait one takes its own word with it, and leaves the
+// Of two writers that wait one takes its own ticket with it, and leaves the
 // other's: new readers go on waiting.
 func TestTwoWritersWait(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
 		o := rwlock.Options{Prefer: rwlock.WritersFirst}
 		read, write := rwlock.Read{Options: o}, rwlock.Write{Options: o}
 		l := acquire(t, s, read, ttl)
-		waits(t, s, write, "first")
-		waits(t, s, write, "second")
+		refusedWaiter(t, s, write, "first")
+		refusedWaiter(t, s, write, "second")
 		release(t, s, read, l, nil)
-		w := comesIn(t, s, write, "first")
+		w := mustAcquire(t, s, write, "first")
 		release(t, s, write, w, nil)
 		refused(t, s, read, compat.ErrHeld)
-		w = comesIn(t, s, write, "second")
+		w = mustAcquire(t, s, write, "second")
 		release(t, s, write, w, nil)
 		acquire(t, s, read, ttl)
 	})
@@ -203,23 +203,23 @@ func TestTurn(t *testing.T) {
 		release(t, s, write, l, nil)
 		l = acquire(t, s, write, ttl)
 
-		waits(t, s, read, "a")
-		waits(t, s, read, "b")
-		waits(t, s, write, "writer")
+		refusedWaiter(t, s, read, "a")
+		refusedWaiter(t, s, read, "b")
+		refusedWaiter(t, s, write, "writer")
 		release(t, s, write, l, nil)
-		waits(t, s, write, "writer")
+		refusedWaiter(t, s, write, "writer")
 		refused(t, s, read, compat.ErrHeld)
-		waits(t, s, read, "late")
-		a := comesIn(t, s, read, "a")
-		waits(t, s, write, "writer")
+		refusedWaiter(t, s, read, "late")
+		a := mustAcquire(t, s, read, "a")
+		refusedWaiter(t, s, write, "writer")
 		release(t, s, read, a, nil)
-		waits(t, s, read, "a") // once
-		b := comesIn(t, s, read, "b")
+		refusedWaiter(t, s, read, "a") // once
+		b := mustAcquire(t, s, read, "b")
 		release(t, s, read, b, nil)
-		l = comesIn(t, s, write, "writer")
+		l = mustAcquire(t, s, write, "writer")
 		release(t, s, write, l, nil)
 		refused(t, s, write, compat.ErrHeld) // before "a" and "late"
-		comesIn(t, s, read, "late")
+		mustAcquire(t, s, read, "late")
 	})
 }
 
@@ -247,7 +247,7 @@ func TestShutOutIsNotOpen(t *testing.T) {
 		acquire(t, s, rwlock.Read{}, ttl)
 		for _, shut := range []bool{false, true} {
 			if shut {
-				waits(t, s, rwlock.Write{}, "writer")
+				refusedWaiter(t, s, rwlock.Write{}, "writer")
 			}
 			st, err := rwlock.Read{}.Inspect(protocol.NewConn(s.Dial()), s.Now(), "k")
 			if err != nil || st.Status != compat.StatusHeld || st.Open == shut {
@@ -257,13 +257,13 @@ func TestShutOutIsNotOpen(t *testing.T) {
 	})
 }
 
-// A word counts for a second. One from further ahead, of a dead client or of one that waits, counts for nobody and
-// hides nobody's: who waits is served as if it were not there.
-func TestWord(t *testing.T) {
+// A ticket is valid for a second. One from further ahead, of a dead client or of a waiter, counts for nobody and
+// hides no other: waiters are served as if it were not there.
+func TestTicketsFromAWrongClock(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *oldredis.Server) {
 		read, write := rwlock.Read{Options: rwlock.Options{Margin: time.Minute}}, rwlock.Write{}
 		acquire(t, s, read, 10*ttl)
-		waits(t, s, write, "writer")
+		refusedWaiter(t, s, write, "writer")
 		s.Advance(999 * time.Millisecond)
 		refused(t, s, read, compat.ErrHeld)
 		s.Advance(time.Millisecond)
@@ -287,15 +287,15 @@ func TestWord(t *testing.T) {
 				}
 			}
 			l := acquire(t, s, read, 10*ttl)
-			waits(t, s, write, "one")
+			refusedWaiter(t, s, write, "one")
 			refused(t, s, read, compat.ErrHeld)
 			release(t, s, read, l, nil)
-			l = comesIn(t, s, write, "one")
+			l = mustAcquire(t, s, write, "one")
 			gives("queue")
-			waits(t, s, read, "reader")
+			refusedWaiter(t, s, read, "reader")
 			release(t, s, write, l, nil)
 			refused(t, s, write, compat.ErrHeld) // it is the reader's turn
-			comesIn(t, s, read, "reader")
+			mustAcquire(t, s, read, "reader")
 		}
 	})
 }
@@ -336,16 +336,16 @@ func waiting(name string) context.Context {
 	return (*compat.Locker)(nil).WaitingAs(context.Background(), name)
 }
 
-// waits is an attempt of one that waits, which is refused.
-func waits(t *testing.T, s *oldredis.Server, a protocol.Algorithm, name string) {
+// refusedWaiter makes an attempt of a waiter, which is refused.
+func refusedWaiter(t *testing.T, s *oldredis.Server, a protocol.Algorithm, name string) {
 	t.Helper()
 	if _, err := over(s.Dial(), a).Acquire(waiting(name), s.Now, "k", ttl); !errors.Is(err, compat.ErrHeld) {
 		t.Errorf("%T, %q: %v, want ErrHeld", a, name, err)
 	}
 }
 
-// comesIn is one that succeeds.
-func comesIn(t *testing.T, s *oldredis.Server, a protocol.Algorithm, name string) compat.Lease {
+// mustAcquire makes an attempt that succeeds.
+func mustAcquire(t *testing.T, s *oldredis.Server, a protocol.Algorithm, name string) compat.Lease {
 	t.Helper()
 	l, err := over(s.Dial(), a).Acquire(waiting(name), s.Now, "k", ttl)
 	if err != nil {

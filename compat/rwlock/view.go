@@ -24,8 +24,8 @@ type view struct {
 	waiting []entry // writers that wait, likewise
 	next    []entry // readers whose turn it is, likewise
 
-	waiter     string    // who looks, if it waits
-	said, turn time.Time // until when its word counts, and its turn; zero: there is none
+	waiter       string    // who looks, if it waits
+	ticket, turn time.Time // the ends of its ticket and of its turn; zero: it has none
 }
 
 // An entry is a member of one of the sorted sets.

@@ -82,7 +82,7 @@ func TestTryLockAnnouncesNothing(t *testing.T) {
 	})
 }
 
-// A writer that gave up has taken its word back by the time that Lock returns.
+// A writer that gave up has removed its ticket by the time that Lock returns.
 func TestWriterThatGivesUpWithdraws(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *oldredis.Server) {
 		read, _ := client(s, rwlock.Read{})

@@ -12,7 +12,7 @@ import (
 // milliseconds with Options.Millis.
 type Write struct{ Options }
 
-// Traits make the Locker check the server, and take back the word of a writer that gives up.
+// Traits make the Locker check the server, and remove the ticket of a writer that gives up.
 func (w Write) Traits() protocol.Traits {
 	return protocol.Traits{Check: w.check, Leave: func(key, waiter string) []protocol.Cmd { return leave(waiter, waitingOf(key)) }}
 }
@@ -42,7 +42,7 @@ func (w Write) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Dur
 	}
 	// All readers that are left are dead, and none of them has been extended since they were
 	// read: EXEC would not run.
-	cmds := append([]protocol.Cmd{setex, {"DEL", readersOf(key)}}, v.comesIn(waitingOf(key))...)
+	cmds := append([]protocol.Cmd{setex, {"DEL", readersOf(key)}}, v.removeTickets(waitingOf(key))...)
 	written, err := c.Write(key, protocol.Write{Do: cmds, Exec: true, TakeFence: w.Fence})
 	if err != nil {
 		return l, err
@@ -79,7 +79,7 @@ func (w Write) refusal(v view, key string) error {
 // refused notes a refused writer among the waiters, unless readers go first.
 func (w Write) refused(c *protocol.Conn, v view, key string, err error) error {
 	if w.Prefer != ReadersFirst && err != ErrUpgrade {
-		v.waits(c, waitingOf(key))
+		v.leaveTicket(c, waitingOf(key))
 	}
 	return err
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// Extend moves the end of l to now+ttl, on its slot, and limit's with it. A lease that nobody has proven yet, since its reply
-// was lost or it is adopted, counts only if limit is ours: that is looked at under WATCH. Of any other lease it is known, for
-// nobody changes limit while a slot is held.
+// Extend moves the end of l to now+ttl, on its slot, and limit's with it. A lease that is not proven yet, because its
+// reply was lost or it is adopted, counts only if limit is ours: Extend reads limit under WATCH. For any other lease
+// limit is ours, since no client changes it while a slot is held.
 func (k Lock) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
 	if err := k.valid(ttl); err != nil {
 		return l, protocol.Change{}, err

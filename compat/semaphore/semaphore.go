@@ -12,7 +12,7 @@
 //	extend     as the slot's lock does it, with EXPIRE limit 86400
 //	release    as the slot's lock does it
 //	another N  WATCH limit 1 … M; GET limit; MGET 1 … M
-//	           MULTI; SETEX limit 86400 N; EXEC  if none of the old M slots is held; nil: somebody was faster
+//	           MULTI; SETEX limit 86400 N; EXEC  if none of the old M slots is held; nil: another was faster
 //
 // The free slot is chosen at random. If another client was faster, the next one that was free is tried, each once.
 //
@@ -27,10 +27,10 @@
 //   - A TryLock may be refused although a slot came free while it looked.
 //   - There is no order among those who wait in several processes.
 //
-// It needs Redis 2.2. Never use a plain lock (txlock, setlock) or package rwlock on the same key: they do not see the holders.
-// While a plain lock or a writer has it no slot can be taken ([protocol.ErrForeign]). A lock whose name is that of a slot is refused, see Locker.TryLock;
-// where KEY has a hash tag, {app}:q, a slot's name, {app}:q:3, is one that a program may have for a lock of its own, and is
-// not refused: such a lock takes that slot as long as it is held.
+// It needs Redis 2.2. Never use a plain lock (txlock, setlock) on the same key: it does not see the holders, and
+// while it is held no slot can be taken ([protocol.ErrForeign]). A lock with the name of a slot is refused: see
+// Locker.TryLock. The exception is a KEY with a hash tag, {app}:q: a program may give a lock of its own the name
+// {app}:q:3, and takes that slot while it holds the lock.
 //
 // Sources: consul lock -n, for what it is good for; Redis in Action, 6.3 (a sorted set, swept and ranked by the clients' clocks:
 // semaphore/slow-clock) and redis-semaphore (a list of tokens: semaphore/lost-token), for what goes wrong.
@@ -63,8 +63,8 @@ type Options struct {
 	// refused, with a [LimitError], until none of them does.
 	N int
 
-	// Slot makes the lock of one slot: one that is crash-safe and draws no fence, and whose values are the tokens that token
-	// returns: txlock.Guarded, txlock.Renamed, or one of setlock. nil: txlock.Guarded, by Millis.
+	// Slot makes the lock of one slot. It must be crash-safe, draw no fence, and take its values from token:
+	// txlock.Guarded, txlock.Renamed, or one of setlock. nil: txlock.Guarded, by Millis.
 	//
 	//	func(token func() string) protocol.Algorithm { return setlock.Lua{Options: setlock.Options{Token: token}} }
 	Slot func(token func() string) protocol.Algorithm

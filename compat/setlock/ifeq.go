@@ -15,10 +15,10 @@ import (
 //	SET key token IFEQ token PX ttl GET   the token: done; another: whose it is; nil: gone
 //	DELIFEQ key token                     or DELEX key IFEQ token: 1; 0: not ours any more
 //
-// With a fence, SET and INCR are in one MULTI. A refused attempt burns a number, as with [Watched].
+// With a fence, SET and INCR are in one MULTI. A refused attempt skips a number, as with [Watched].
 //
-// Replicas and the AOF get SET … PXAT and DEL, with the end of the lease, and of a comparison that fails nothing: a replica
-// may be older (seen on Redis 8.6.2 and Valkey 9.1.2).
+// Replicas and the AOF get SET … PXAT, with the end of the lease, and DEL. They get nothing if a comparison fails. So
+// a replica may be older (seen on Redis 8.6.2 and Valkey 9.1.2).
 //
 // Valkey 8.1 has SET … IFEQ and no DELIFEQ: there a release would need a script or WATCH all the same, so [Lua] and
 // [Watched] are the locks for it. A lock that is held when such a server takes over after a failover is extended and

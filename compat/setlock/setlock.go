@@ -53,7 +53,7 @@ func (o Options) lease(now time.Time, key string, ttl time.Duration) (protocol.L
 	return protocol.Lease{Key: key, Value: o.token(), Until: protocol.Until(now, ttl), How: protocol.Free}, ms, err
 }
 
-// got reads the answers to a SET … NX PX, with a fence in MULTI. A refused attempt burns a number then.
+// got reads the answers to a SET … NX PX, with a fence in MULTI. A refused attempt then skips a number.
 func got(l protocol.Lease, w protocol.Written, err error) (protocol.Lease, error) {
 	switch {
 	case err != nil:

@@ -13,8 +13,8 @@ import (
 //
 //	SET key token NX PX ttl               OK: ours; nil: held
 //	WATCH key; GET key                    ours?
-//	MULTI; PEXPIRE key ttl; EXEC          nil: somebody was faster
-//	MULTI; DEL key; EXEC                  nil: somebody was faster
+//	MULTI; PEXPIRE key ttl; EXEC          nil: another was faster
+//	MULTI; DEL key; EXEC                  nil: another was faster
 //
 // With a pinned connection, one round trip for each:
 //

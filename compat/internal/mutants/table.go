@@ -429,7 +429,7 @@ var table = []mutant{
 	row("a reader is extended beside a writer", "rwlock.Read.extend", never("replies[0] != nil")),
 	row("a reader that a writer swept is extended", "rwlock.Read.extend", never("replies[1] == nil", "#3/3 gone")),
 	row("another's writer is downgraded", "rwlock.Read.downgrade", swap("held != l.Value", `held == ""`)),
-	row("a word from the far future keeps others out", "rwlock.view.counts", always("!until.After(v.now.Add(2*life))")),
+	row("a ticket from the far future keeps others out", "rwlock.view.counts", always("!until.After(v.now.Add(2*life))")),
 	row("who is far ahead hides the others", "rwlock.Options.look", always("len(wrong) == 0")),
 	row("a slow clock takes live readers out", "rwlock.Options.slow", never("left <= 0")),
 	row("a score that is no time is one", "rwlock.score", never("ms != math.Trunc(ms) || ms < 0 || ms > 1<<53")),

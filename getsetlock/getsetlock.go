@@ -147,30 +147,19 @@ func (o Options) held(key, value string) error {
 
 // Inspect reads the value and the TTL in one round trip. The key should have no TTL.
 func (o Options) Inspect(c *protocol.Conn, now time.Time, key string) (protocol.State, error) {
-	s := protocol.State{Key: key, Status: protocol.StatusFree, TTL: protocol.NoTTL, Ambiguous: o.Dialect.Ambiguous()}
-	replies, err := c.Pipe(protocol.Cmd{"GET", key}, protocol.Cmd{"TTL", key})
-	if err != nil {
-		return s, err
-	}
-	s.Value, err = redis.String(replies[0], nil)
-	if errors.Is(err, redis.ErrNil) {
-		return s, nil
-	}
-	if err != nil {
-		return s, protocol.Foreign(key, err)
-	}
-	if s.TTL, err = protocol.ReadTTL(replies[1], time.Second); err != nil {
+	s, err := c.InspectToken(now, key, time.Second)
+	s.Ambiguous = o.Dialect.Ambiguous()
+	if err != nil || s.Status == protocol.StatusFree {
 		return s, err
 	}
 	d := o.Dialect.orFloat()
 	until, ok := d.Parse(s.Value)
+	s.Status, s.Format, s.Until, s.Clock = protocol.StatusHeld, d.Name, until, "clients"
 	switch {
 	case !ok:
-		s.Status, s.Format = protocol.StatusForeign, "not "+d.Name
+		s.Status, s.Format, s.Clock = protocol.StatusForeign, "not "+d.Name, ""
 	case d.past(until, now):
-		s.Status, s.Format, s.Until, s.Clock = protocol.StatusDead, d.Name, until, "clients"
-	default:
-		s.Status, s.Format, s.Until, s.Clock = protocol.StatusHeld, d.Name, until, "clients"
+		s.Status = protocol.StatusDead
 	}
 	return s, nil
 }

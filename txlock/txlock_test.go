@@ -137,19 +137,6 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A key that expires between the GET and the TTL of one look is free; since Redis 2.8 the server says so. It is not a key
-// without an end.
-func TestExpiredWhileLookedAt(t *testing.T) {
-	for ttl, a := range map[string]protocol.Algorithm{"TTL": txlock.Guarded{}, "PTTL": txlock.Guarded{Options: txlock.Options{Millis: true}}} {
-		s := oldredis.Run(t, "2.8")
-		s.Dial().Do("SETEX", "k", 1, "me")                                                                          //nolint:errcheck
-		c := steps.Instead(s.Dial(), ttl, func(run func(...any) any) any { s.Dial().Do("DEL", "k"); return run() }) //nolint:errcheck
-		if st, err := a.Inspect(c, s.Now(), "k"); err != nil || st.Status != protocol.StatusFree || st.Value != "" {
-			t.Errorf("%s: %+v, %v; want it free", ttl, st, err)
-		}
-	}
-}
-
 // The EXPIRE that arrives when the key was repaired, ran out and was taken by
 // another: the first learns that it lost.
 func TestClassicThatWasOvertaken(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/compat/race/catalogue"
 	"github.com/setnxlock/setnxlock/internal/must"
+	"github.com/setnxlock/setnxlock/internal/steps"
 )
 
 // Each row is complete, and what it says of itself agrees.
@@ -61,6 +62,31 @@ func TestRowsAreComplete(t *testing.T) {
 		}
 		if made.Traits().Shared != l.Shared {
 			t.Errorf("%s: shared %v", l.Name, l.Shared)
+		}
+	}
+}
+
+// A key that expires between the GET and the TTL of one look is free, whatever it held; since Redis 2.8 the server says so.
+// It is neither held, nor a key without an end.
+func TestExpiredWhileLookedAt(t *testing.T) {
+	for _, l := range locks.All() {
+		for ttl, millis := range map[string]bool{"TTL": false, "PTTL": true} {
+			for _, value := range []string{"me", "w:me", "4795238718.058123456789012"} {
+				if l.New == nil {
+					continue
+				}
+				s := oldredis.Run(t, "2.8")
+				s.Dial().Do("SETEX", "k", 1, value)                                                                         //nolint:errcheck
+				c := steps.Instead(s.Dial(), ttl, func(run func(...any) any) any { s.Dial().Do("DEL", "k"); return run() }) //nolint:errcheck
+				a := l.New(locks.Options{Millis: millis, Lease: time.Minute})
+				st, err := a.Inspect(c, s.Now(), "k")
+				if gone, _ := s.Dial().Do("EXISTS", "k"); gone != int64(0) {
+					continue // it asks for no TTL, or for the other
+				}
+				if err != nil || st.Status != protocol.StatusFree || st.Value != "" {
+					t.Errorf("%s, %s of %q: %+v, %v; want it free", l.Name, ttl, value, st, err)
+				}
+			}
 		}
 	}
 }

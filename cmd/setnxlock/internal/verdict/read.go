@@ -97,7 +97,7 @@ func (s *Server) Read(c *protocol.Conn, now time.Time, keys ...string) ([]Conten
 func (s *Server) readString(c *protocol.Conn, one *Content, value, ttl any) (other bool, err error) {
 	one.Value, err = redis.String(value, nil)
 	switch {
-	case errors.Is(err, redis.ErrNil), s.Part && ttl == int64(-2):
+	case errors.Is(err, redis.ErrNil), protocol.Expired(ttl):
 		one.Type = "none"
 		return false, nil
 	case s.Part && one.Value == "" && err == nil && ttl == int64(-1): // before 2.8 that may be none

@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
+	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
+	"github.com/setnxlock/setnxlock/internal/steps"
 )
 
 const hexToken, uuid = "94213c24e0f911f0a9d30242ac120002", "fb2d0a1e-3f44-4e2e-8f0a-0123456789ab"
@@ -145,5 +147,25 @@ func TestQuorumsAreJudged(t *testing.T) {
 	s := protocol.State{Value: strings.Repeat("x", 5000), Holders: []protocol.Holder{{Value: "x"}, {Value: strings.Repeat("x", 4998)}}}
 	if v := verdict.FromState(s); !v.Cut || len(v.Value) > 100 || len(v.Holders[1].Value) > 100 {
 		t.Errorf("a long value is shown as %d bytes", len(v.Value))
+	}
+}
+
+// A key that expires between the GET and the TTL of one look is free, however it is read: a survey would show it as
+// persistent, and a time as dead.
+func TestExpiredWhileLookedAt(t *testing.T) {
+	for _, server := range []verdict.Server{{}, {Millis: true}, {Part: true}, {Millis: true, Part: true, Beside: true}} {
+		ttl := map[bool]string{false: "TTL", true: "PTTL"}[server.Millis]
+		for _, value := range []string{hexToken, "1795238700", "w:" + hexToken} {
+			s := oldredis.Run(t, "2.8")
+			s.Dial().Do("SETEX", "k", 1, value)                                                                         //nolint:errcheck
+			c := steps.Instead(s.Dial(), ttl, func(run func(...any) any) any { s.Dial().Do("DEL", "k"); return run() }) //nolint:errcheck
+			all, err := server.Read(c, s.Now(), "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v := (verdict.Lens{}).Judge(all[0], s.Now()); v.Status != protocol.StatusFree || v.Value != "" {
+				t.Errorf("%+v: %q is %s", server, value, v.Status)
+			}
+		}
 	}
 }

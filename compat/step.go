@@ -323,7 +323,8 @@ func (c *call) verdict(key string, err error) error {
 	if c.wire.Session.NotNow != "" && errors.Is(err, ErrUnsafeServer) {
 		err = c.wire.Session.NotNow
 	}
-	if e, ok := err.(redis.Error); ok && strings.Contains(string(e), "would overflow") { // only a fence's counter counts
+	if e, ok := err.(redis.Error); ok && (strings.Contains(string(e), "would overflow") || strings.Contains(string(e), "not an integer")) {
+		// only a fence's counter counts
 		_, err := c.Fence(key, e)
 		return err
 	}

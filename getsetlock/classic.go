@@ -39,18 +39,17 @@ func (g Classic) takeover(c *protocol.Conn, now time.Time, l protocol.Lease, hel
 	asked := l
 	asked.Ambiguous = true
 	w, err := c.Write(l.Key, protocol.Write{Do: []protocol.Cmd{{"GETSET", l.Key, l.Value}}, TakeFence: g.Fence})
-	if err != nil {
+	if err != nil && w.Done == nil {
 		return asked, err
 	}
-	old, err := redis.String(w.Done[0], nil)
-	if err != nil && !errors.Is(err, redis.ErrNil) {
-		return asked, err
-	}
-	if err == nil && (!g.Dialect.Dead(old, now) || g.Dialect.Equal && old != held) {
+	switch old, unread := redis.String(w.Done[0], nil); {
+	case unread != nil && !errors.Is(unread, redis.ErrNil):
+		return asked, unread
+	case unread == nil && (!g.Dialect.Dead(old, now) || g.Dialect.Equal && old != held):
 		return asked, g.held(l.Key, old) // another was faster; it will find our time (getset/loser-overwrites)
 	}
-	l.Fence, l.How = w.Fence, protocol.TakenOver
-	return l, nil
+	l.How = protocol.TakenOver
+	return l, took(&l, &w, err)
 }
 
 // Extend moves the end of l to now+ttl. Its GET is for a client that has lost its lease to another

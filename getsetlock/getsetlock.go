@@ -96,7 +96,7 @@ func (o Options) Extended(now time.Time, l protocol.Lease, ttl time.Duration, ro
 // over; "" if the key is ours. The error says who holds it.
 func (o Options) take(c *protocol.Conn, now time.Time, l *protocol.Lease) (dead string, err error) {
 	for try := 0; try < 2; try++ {
-		won, err := o.setnx(c, l)
+		_, won, err := o.setnx(c, l, false)
 		if won || err != nil {
 			return "", err
 		}
@@ -114,17 +114,25 @@ func (o Options) take(c *protocol.Conn, now time.Time, l *protocol.Lease) (dead 
 	return "", &protocol.HeldError{Key: l.Key}
 }
 
-// setnx tries to make the key. The number of an attempt that was refused is older than that
-// of the client that is next: only a winner keeps it.
-func (o Options) setnx(c *protocol.Conn, l *protocol.Lease) (won bool, err error) {
-	w, err := c.Write(l.Key, protocol.Write{Do: []protocol.Cmd{{"SETNX", l.Key, l.Value}}, TakeFence: o.Fence})
-	if err != nil {
-		return false, err
+// setnx tries to make the key. The number of an attempt that was refused is older than that of the client that is next:
+// only a winner keeps it, and only a winner needs one.
+func (o Options) setnx(c *protocol.Conn, l *protocol.Lease, pins bool) (w protocol.Written, won bool, err error) {
+	w, err = c.Write(l.Key, protocol.Write{Do: []protocol.Cmd{{"SETNX", l.Key, l.Value}}, TakeFence: o.Fence, Pins: pins})
+	if len(w.Done) > 0 && w.Done[0] == int64(0) {
+		return w, false, nil
 	}
-	if won = w.Done[0] == int64(1); won {
-		l.Fence = w.Fence
+	return w, err == nil, took(l, &w, err)
+}
+
+// took notes a write that has put l's value on the key, if its first command was not refused. Its error is then the
+// fence's alone: the Locker gives the lock back, also in a dialect in which others can write the same.
+func took(l *protocol.Lease, w *protocol.Written, err error) error {
+	l.Fence = w.Fence
+	if len(w.Done) > 0 && err != nil {
+		_, refused := w.Done[0].(redis.Error)
+		l.Ambiguous = l.Ambiguous && refused
 	}
-	return won, nil
+	return err
 }
 
 // extend returns the longer lease, and the change that writes its time. A lease without a fence draws one: it was

@@ -33,13 +33,9 @@ func (g Guarded) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.D
 	}
 	pins := !l.Ambiguous // a WATCH proves nothing if another client can write our value
 	for try := 0; try < 2; try++ {
-		w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{{"SETNX", key, l.Value}}, TakeFence: g.Fence, Pins: pins})
-		if err != nil {
+		w, won, err := g.setnx(c, &l, pins)
+		if won || err != nil {
 			return l, err
-		}
-		if w.Done[0] == int64(1) {
-			l.Fence = w.Fence // the number of a refused attempt is older than that of the next client
-			return l, nil
 		}
 		seen := w.Reading
 		held, exists, err := seen.Value(key)
@@ -60,14 +56,11 @@ func (g Guarded) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.D
 			return l, g.held(key, held)
 		}
 		w, err = c.Write(key, protocol.Write{Do: []protocol.Cmd{{"GETSET", key, l.Value}}, Exec: true, TakeFence: g.Fence, Pins: pins})
-		switch {
-		case err != nil:
-			return l, err
-		case w.Done == nil:
+		if w.Done == nil && err == nil {
 			return l, &protocol.HeldError{Key: key}
 		}
-		l.Fence, l.How = w.Fence, protocol.TakenOver
-		return l, nil
+		l.How = protocol.TakenOver
+		return l, took(&l, &w, err)
 	}
 	return l, &protocol.HeldError{Key: key}
 }

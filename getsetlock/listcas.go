@@ -58,6 +58,7 @@ func (g ListCAS) takeover(c *protocol.Conn, l protocol.Lease, held string) (prot
 	case err == nil && g.Fence:
 		l.Fence, err = c.Fence(l.Key, replies[len(replies)-1])
 	}
+	l.Ambiguous = l.Ambiguous && (err == nil || replies == nil) // else the fence alone is missing, as took has it
 	l.How = protocol.TakenOver
 	return l, err
 }

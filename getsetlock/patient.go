@@ -43,7 +43,7 @@ func (p Patient) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.D
 	if err != nil {
 		return l, err
 	}
-	won, err := p.setnx(c, &l)
+	_, won, err := p.setnx(c, &l, false)
 	if err == nil && !won {
 		err = &protocol.HeldError{Key: key} // until nobody knows when
 	}

@@ -58,13 +58,13 @@ func (b OneKey) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Du
 	}
 	w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{b.write(l, now)}, Exec: true, TakeFence: b.Fence, Pins: !l.Ambiguous})
 	switch {
-	case err != nil:
-		return l, err
-	case w.Done == nil:
+	case err == nil && w.Done == nil:
 		return l, &protocol.HeldError{Key: key}
+	case err != nil && w.Done != nil && w.Done[0] == "OK":
+		l.Ambiguous = false // the fence alone is missing: the Locker gives the lock back
 	}
 	l.Fence = w.Fence
-	return l, nil
+	return l, err
 }
 
 // write writes l on the key, with a TTL no shorter than its time. One that ended sooner would free the key under a

@@ -162,6 +162,9 @@ func (s *task) end(c *Conn, once *after) {
 	if s.err == nil && len(s.replies) == 0 {
 		s.err = ErrLost
 	}
+	if n := len(s.replies); s.TakeFence && n > 1 && s.err == answer.First(s.replies[n-1:]) {
+		_, s.err = c.Fence(s.Key, s.replies[n-1]) // the rest was done
+	}
 	if answer.Refused(s.err) && s.Custom == nil && s.If != ListCAS &&
 		(s.commands() == 1 && answer.Proves(s.err) || answer.ExecAborted(s.err)) {
 		s.err = Refused.Mark(s.err) // its only command: nothing was changed

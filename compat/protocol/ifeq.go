@@ -6,6 +6,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/session"
 	"github.com/setnxlock/setnxlock/compat/internal/wire"
 )
 
@@ -148,7 +149,7 @@ func (c *Conn) compared(s *task, replies []any) {
 	was, err := redis.String(replies[0], nil)
 	switch exists := err == nil; {
 	case replies[0] == "OK" || err != nil && err != redis.ErrNil: // not the old value
-		s.err = fmt.Errorf("setnxlock: SET … IFEQ … GET is answered %.40q, not as by Redis", fmt.Sprint(replies[0]))
+		s.err = session.Unfit("SET … IFEQ … GET", replies[0])
 	case !exists || was != s.Value && was != s.next():
 		s.err = lostTo(s.Key, was, exists)
 	case s.err == nil:

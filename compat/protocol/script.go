@@ -73,5 +73,5 @@ func (s *task) scripted(returned []any) {
 			return
 		}
 	}
-	s.replies = returned
+	s.replies, s.err = returned, answer.First(returned)
 }

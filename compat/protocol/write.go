@@ -89,11 +89,9 @@ func (c *Conn) Write(key string, m Write) (Written, error) {
 		return out, answer.First(out.Done)
 	}
 	out.Done, err = c.wire.Executed(replies[:len(replies)-len(m.After)])
-	if err == nil && m.TakeFence && out.Done != nil {
-		last := len(out.Done) - 1
-		if out.Fence, err = c.Fence(key, out.Done[last]); err == nil {
-			out.Done = out.Done[:last]
-		}
+	if last := len(out.Done) - 1; m.TakeFence && last >= 0 && answer.First(out.Done[:last]) == nil {
+		out.Fence, err = c.Fence(key, out.Done[last])
+		out.Done = out.Done[:last]
 	}
 	if c.extra != nil && out.Done != nil && err == nil {
 		out.Done, c.replies = out.Done[:own], out.Done[own:]
@@ -104,7 +102,10 @@ func (c *Conn) Write(key string, m Write) (Written, error) {
 // Fence returns the fence in drawn: the reply to an INCR of Aux(key, "fence"), or the same digits as a string.
 // It returns an error if the counter can't give a fence: it is no number, or below 1.
 func (c *Conn) Fence(key string, drawn any) (int64, error) {
-	if e, refused := drawn.(redis.Error); refused {
+	switch e, refused := drawn.(redis.Error); {
+	case refused && answer.Proves(e): // the server refuses the command, whatever the counter holds
+		return 0, e
+	case refused:
 		return 0, noFence(key, e)
 	}
 	n, err := redis.Int64(drawn, nil)

@@ -1,12 +1,12 @@
 package setlock
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat/ability"
 	"github.com/setnxlock/setnxlock/compat/internal/answer"
+	"github.com/setnxlock/setnxlock/compat/internal/session"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
@@ -60,6 +60,9 @@ func (k Script) take(c *protocol.Conn, l protocol.Lease, ms int64) (protocol.Lea
 		w, err = c.Write(l.Key, protocol.Write{Do: []protocol.Cmd{append(protocol.Cmd{"EVAL", takes}, args...)}})
 	}
 	switch {
+	case k.draws(l) && answer.NotString(err): // EXISTS and PSETEX take keys of any type
+		_, err = c.Fence(l.Key, err)
+		return l, err
 	case err != nil:
 		return l, err
 	case w.Done == nil: // nothing was watched; but if EXEC says so, it did not run
@@ -67,7 +70,7 @@ func (k Script) take(c *protocol.Conn, l protocol.Lease, ms int64) (protocol.Lea
 	case w.Done[0] == nil:
 		return l, &protocol.HeldError{Key: l.Key}
 	case w.Done[0] != int64(1) && !k.draws(l):
-		return l, fmt.Errorf("setnxlock: the script is answered %.40q, which is no answer to it", fmt.Sprint(w.Done[0]))
+		return l, session.Unfit("the script", w.Done[0])
 	case k.draws(l):
 		l.Fence, err = c.Fence(l.Key, w.Done[0])
 	}

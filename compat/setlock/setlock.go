@@ -30,10 +30,10 @@ package setlock
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/ability"
+	"github.com/setnxlock/setnxlock/compat/internal/session"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
@@ -65,7 +65,7 @@ func got(l protocol.Lease, w protocol.Written, err error) (protocol.Lease, error
 	case w.Done[0] == nil:
 		return l, &protocol.HeldError{Key: l.Key}
 	case w.Done[0] != "OK":
-		return l, fmt.Errorf("setnxlock: SET … NX is answered %.40q, which is no answer to it", fmt.Sprint(w.Done[0]))
+		return l, session.Unfit("SET … NX", w.Done[0])
 	}
 	l.Fence = w.Fence
 	return l, nil

@@ -1,6 +1,7 @@
 package promises_test
 
 import (
+	"errors"
 	"math"
 	"strconv"
 	"strings"
@@ -24,6 +25,12 @@ func fenced() []kind {
 			kinds = append(kinds, k)
 		}
 	}
+	seconds := getsetlock.Options{Fence: true, Dialect: getsetlock.Seconds} // in which others can write the same value
+	kinds = append(kinds, one("getset:classic in seconds", "2.0", getsetlock.Classic{Options: seconds}),
+		one("getset:guarded in seconds", "2.2", getsetlock.Guarded{Options: seconds}),
+		one("getset:listed in seconds", "2.0", getsetlock.ListCAS{Options: seconds}),
+		one("getset:patient in seconds", "2.2", getsetlock.Patient{Options: seconds, Lease: time.Hour}),
+		one("bridge.OneKey in seconds", "2.6", bridge.OneKey{Options: seconds, Millis: true}))
 	return append(kinds, one("rwlock.Read", "2.4", rwlock.Read{Options: rwlock.Options{Fence: true}}),
 		one("getset:two-keys", "2.2", getsetlock.TwoKeys{Fence: true}), one("bridge.TwoNames", "2.6", twoNames(true)),
 		one("bridge.OneKey", "2.6", bridge.OneKey{Options: getsetlock.Options{Fence: true}, Millis: true}))
@@ -86,22 +93,52 @@ func TestFencesAreExact(t *testing.T) {
 	})
 }
 
-// A counter that has no number left says so, and what was taken with it is given back.
+// A counter that has no number left, or is none, says so. What was taken with it is given back, or stays with its holder.
 func TestTheLastFence(t *testing.T) {
 	eachKind(t, withShared(fenced()), func(t *testing.T, k kind) {
-		for _, at := range []int64{math.MaxInt64, math.MinInt64, -100} {
+		for _, at := range []any{int64(math.MaxInt64), int64(math.MinInt64), -100, "none", nil} {
+			says := func(err error) bool { // of several counters, or beside other keys, a list is not known for one
+				return strings.Contains(err.Error(), "no fence can be drawn") || at == nil && (len(k.each()) > 1 || strings.HasPrefix(k.name, "rwlock.Read"))
+			}
+			spoil := func(w *world) {
+				for _, counter := range w.counters() {
+					if w.do("DEL", counter); at == nil {
+						w.do("LPUSH", counter, "x")
+					} else {
+						w.do("SET", counter, at)
+					}
+				}
+			}
 			inWorld(t, k, func(w *world) {
 				locker, _ := w.client(compat.Options{NoRenew: true})
 				defer locker.Close(background) //nolint:errcheck // that it ends is enough
-				for _, counter := range w.counters() {
-					w.do("SET", counter, at)
-				}
+				spoil(w)
 				l, err := locker.TryLock(background, k.key, long)
-				if err == nil || !strings.Contains(err.Error(), "no fence can be drawn") {
-					t.Errorf("at %d: %v, %v", at, l, err)
+				if err == nil || !says(err) || errors.Is(err, compat.ErrForeign) {
+					t.Errorf("at %v: %v, %v", at, l, err)
 				}
 				if st, err := locker.Inspect(background, k.key); err != nil || st.Status != compat.StatusFree {
-					t.Errorf("at %d: then the lock is %s: %v", at, st.Status, err)
+					t.Errorf("at %v: then the lock is %s: %v", at, st.Status, err)
+				}
+			})
+			inWorld(t, k, func(w *world) {
+				locker, _ := w.client(compat.Options{NoRenew: true})
+				defer locker.Close(background) //nolint:errcheck // that it ends is enough
+				h := must.Get(w.try(locker, long).Detach(background))(t)
+				spoil(w)
+				_, err := locker.AdoptHandle(background, h, long)
+				if err == nil || !says(err) || errors.Is(err, compat.ErrForeign) || errors.Is(err, compat.ErrLost) {
+					t.Errorf("at %v, adopted: %v", at, err)
+				}
+				token := h.Token
+				if unknown := (*compat.UnknownError)(nil); errors.As(err, &unknown) {
+					token = unknown.Lease.Value
+				}
+				if err := locker.ReleaseToken(background, h.Key, token); errors.Is(err, compat.ErrLost) {
+					err = locker.ReleaseToken(background, h.Key, h.Token)
+					if err != nil {
+						t.Errorf("at %v, adopted and released: %v", at, err)
+					}
 				}
 			})
 		}

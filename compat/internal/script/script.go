@@ -88,7 +88,11 @@ func compile[C ~[]any](key string, cmds []C) *Script {
 		}
 		reply := fmt.Sprintf("r%d", i+1)
 		replies = append(replies, reply)
-		fmt.Fprintf(&b, "local %s = redis.call('%s', KEYS[%d]", reply, m[0], at)
+		call, draws := "call", counts(m[0].(string))
+		if draws {
+			call = "pcall" // the refusal is the INCR's reply: what came before it is done
+		}
+		fmt.Fprintf(&b, "local %s = redis.%s('%s', KEYS[%d]", reply, call, m[0], at)
 		for range m[2:] {
 			arg++
 			fmt.Fprintf(&b, ", ARGV[%d]", arg)
@@ -97,8 +101,8 @@ func compile[C ~[]any](key string, cmds []C) *Script {
 		if i == 0 {
 			b.WriteString("if r1 == 0 then\n\treturn false\nend\n") // before 2.8 a key can expire while a script runs
 		}
-		if counts(m[0].(string)) {
-			fmt.Fprintf(&b, "if math.abs(%s) >= 2^53 then\n\t%[1]s = redis.call('GET', KEYS[%[2]d])\nend\n", reply, at)
+		if draws {
+			fmt.Fprintf(&b, "if type(%s) == 'number' and math.abs(%[1]s) >= 2^53 then\n\t%[1]s = redis.call('GET', KEYS[%[2]d])\nend\n", reply, at)
 		}
 	}
 	if len(cmds) == 1 {

@@ -32,8 +32,8 @@ local r1 = redis.call('PEXPIRE', KEYS[1], ARGV[2])
 if r1 == 0 then
 	return false
 end
-local r2 = redis.call('INCR', KEYS[2])
-if math.abs(r2) >= 2^53 then
+local r2 = redis.pcall('INCR', KEYS[2])
+if type(r2) == 'number' and math.abs(r2) >= 2^53 then
 	r2 = redis.call('GET', KEYS[2])
 end
 return {r1, r2}

@@ -56,6 +56,11 @@ func Fits(name string, reply any) error {
 	if _, refused := reply.(redis.Error); refused || fits(name, reply) {
 		return nil
 	}
+	return Unfit(name, reply)
+}
+
+// Unfit returns the error of a reply that no server gives to the command.
+func Unfit(name string, reply any) error {
 	return fmt.Errorf("setnxlock: %s is answered %.40q, which is no answer to it", name, fmt.Sprint(reply))
 }
 

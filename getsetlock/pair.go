@@ -78,7 +78,8 @@ func (t TwoKeys) change(l protocol.Lease, cmd protocol.Cmd, draw bool) protocol.
 		return c.CompareAndSet([]string{owner, deadline}, gets, func(replies []any) ([]protocol.Cmd, error) {
 			held, err := asPair(l.Key, replies)
 			if err == nil && !held.is(l.Value) {
-				err = protocol.ErrLost
+				owner, _ := redis.String(held.owner, nil)
+				err = &protocol.LostError{Key: l.Key, Value: owner, Gone: held.owner == nil}
 			}
 			return cmds, err
 		})

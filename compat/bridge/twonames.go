@@ -149,22 +149,24 @@ func (b TwoNames) ifOurs(c *protocol.Conn, both [2]half, l protocol.Lease, rest 
 	if !ok {
 		return nil, protocol.ErrLost
 	}
-	lost := false
+	var lost error
 	replies, err := compareAndSet(c, l.Key, both, func(found [2][]any) ([]protocol.Cmd, error) {
-		holds := func(i int) bool { return found[i][0] != nil && text(found[i][0]) == values[i] }
-		first, second := holds(0), holds(1)
-		switch lost = !first || !second; {
-		case !first && !second, lost && !rest:
-			return nil, protocol.ErrLost
-		case !second:
-			return both[0].frees(), nil
-		case !first:
-			return both[1].frees(), nil
+		lost = nil
+		left := cmds // of the names that are ours
+		for i, of := range found {
+			switch held := text(of[0]); {
+			case of[0] != nil && held == values[i]:
+			case lost != nil, !rest:
+				return nil, &protocol.LostError{Key: l.Key, Value: held, Gone: of[0] == nil}
+			default:
+				lost = &protocol.LostError{Key: l.Key, Value: held, Gone: of[0] == nil}
+				left = both[1-i].frees()
+			}
 		}
-		return cmds, nil
+		return left, nil
 	})
-	if err == nil && lost {
-		return nil, protocol.ErrLost
+	if err == nil {
+		err = lost
 	}
 	return replies, err
 }

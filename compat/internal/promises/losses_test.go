@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat"
+	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/multilock"
+	"github.com/setnxlock/setnxlock/getsetlock"
 )
 
 // Whoever is told of a loss is told why: which key, what was seen on it or since when nobody has answered, and whether
@@ -27,6 +29,13 @@ func TestALossSaysWhy(t *testing.T) {
 				keys = []string{w.kind.key}
 			}
 			for _, key := range keys {
+				switch w.kind.name {
+				case "getset:two-keys":
+					key, _ = dialect.Pair(key)
+				case "bridge.TwoNames":
+					w.do("SET", "old:"+key, "another's")
+					key = "new:" + key
+				}
 				w.do("SET", w.kind.on(key), "another's")
 			}
 		},
@@ -35,7 +44,8 @@ func TestALossSaysWhy(t *testing.T) {
 		"released": func(w *world, _ *faulty.Network) { w.do("FLUSHALL") }, // which finds out
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachKind(t, all(false), func(t *testing.T, k kind) {
+			kinds := append(all(false), one("getset:two-keys", "2.2", getsetlock.TwoKeys{}), one("bridge.TwoNames", "2.6", twoNames(false)))
+			eachKind(t, kinds, func(t *testing.T, k kind) {
 				inWorld(t, k, func(w *world) {
 					var told []error
 					var log bytes.Buffer

@@ -76,13 +76,13 @@ func (o Options) Lease(key string, now time.Time, ttl time.Duration) (protocol.L
 // Extended returns the lease that an extension at now makes of l. Locks made of this one call it. With rotate the value
 // is a new one, also in a dialect without an owner and within one of its units: the time on the key is then a unit
 // later, and a further extension does not take that unit back. Else a second client could adopt the lock by the value
-// that the first one came with.
+// that an earlier one came with. The units may add up to a quarter of ttl.
 func (o Options) Extended(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, error) {
 	next, err := o.Lease(l.Key, now, ttl)
 	d := o.Dialect.orFloat()
 	was, _ := d.Parse(l.Value)
 	until, _ := d.Parse(next.Value)
-	if ahead := was.Sub(until); err == nil && next.Ambiguous && ahead >= 0 && ahead <= d.Unit {
+	if ahead := was.Sub(until); err == nil && next.Ambiguous && ahead >= 0 && ahead <= max(d.Unit, ttl/4) {
 		if rotate {
 			ahead += d.Unit
 		}

@@ -25,15 +25,21 @@ func fenced() []kind {
 			kinds = append(kinds, k)
 		}
 	}
-	seconds := getsetlock.Options{Fence: true, Dialect: getsetlock.Seconds} // in which others can write the same value
-	kinds = append(kinds, one("getset:classic in seconds", "2.0", getsetlock.Classic{Options: seconds}),
+	return append(append(kinds, inSeconds(true)...), one("rwlock.Read", "2.4", rwlock.Read{Options: rwlock.Options{Fence: true}}),
+		one("getset:two-keys", "2.2", getsetlock.TwoKeys{Fence: true}), one("bridge.TwoNames", "2.6", twoNames(true)),
+		one("bridge.OneKey", "2.6", bridge.OneKey{Options: getsetlock.Options{Fence: true}, Millis: true}))
+}
+
+// inSeconds are the locks in a dialect in which others can write the same value.
+func inSeconds(fence bool) []kind {
+	seconds := getsetlock.Options{Fence: fence, Dialect: getsetlock.Seconds}
+	return []kind{
+		one("getset:classic in seconds", "2.0", getsetlock.Classic{Options: seconds}),
 		one("getset:guarded in seconds", "2.2", getsetlock.Guarded{Options: seconds}),
 		one("getset:listed in seconds", "2.0", getsetlock.ListCAS{Options: seconds}),
 		one("getset:patient in seconds", "2.2", getsetlock.Patient{Options: seconds, Lease: time.Hour}),
-		one("bridge.OneKey in seconds", "2.6", bridge.OneKey{Options: seconds, Millis: true}))
-	return append(kinds, one("rwlock.Read", "2.4", rwlock.Read{Options: rwlock.Options{Fence: true}}),
-		one("getset:two-keys", "2.2", getsetlock.TwoKeys{Fence: true}), one("bridge.TwoNames", "2.6", twoNames(true)),
-		one("bridge.OneKey", "2.6", bridge.OneKey{Options: getsetlock.Options{Fence: true}, Millis: true}))
+		one("bridge.OneKey in seconds", "2.6", bridge.OneKey{Options: seconds, Millis: true}),
+	}
 }
 
 // counters are the keys that count k's fences.

@@ -227,7 +227,10 @@ func (s *Server) readBeside(c *protocol.Conn, now time.Time, one *Content) error
 		return s.slots(c, now, one, slotOf(*one))
 	case one.Type == "string" && pair && one.Key == owner && one.TTL == protocol.NoTTL:
 		st, err := getsetlock.TwoKeys{}.Inspect(c, now, strings.TrimPrefix(one.Key, PairPrefix))
-		if err == nil && st.Status != protocol.StatusFree {
+		switch {
+		case errors.Is(err, protocol.ErrForeign): // the other key is no deadline
+			return nil
+		case err == nil && st.Status != protocol.StatusFree:
 			one.Lock, one.Other = Pair, &st
 		}
 		return err

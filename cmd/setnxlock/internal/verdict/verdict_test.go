@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/setnxlock/setnxlock/cmd/setnxlock/internal/verdict"
+	"github.com/setnxlock/setnxlock/compat/dialect"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
@@ -165,6 +166,32 @@ func TestExpiredWhileLookedAt(t *testing.T) {
 			}
 			if v := (verdict.Lens{}).Judge(all[0], s.Now()); v.Status != protocol.StatusFree || v.Value != "" {
 				t.Errorf("%+v: %q is %s", server, value, v.Status)
+			}
+		}
+	}
+}
+
+// Whatever type a key beside another has, it keeps nobody from looking at the others: a survey reads them all.
+func TestAnyTypeBeside(t *testing.T) {
+	owner, deadline := dialect.Pair("k")
+	keys := []string{"k", owner, deadline, protocol.Aux("k", "1")}
+	for _, name := range []string{"fence", "readers", "waiting", "queue", "next", "mutex", "limit"} {
+		keys = append(keys, protocol.Aux("k", name))
+	}
+	for _, version := range []string{"2.0", "2.4", "7.0"} {
+		for _, odd := range keys {
+			for _, make := range [][]any{{"SET", odd, "x"}, {"LPUSH", odd, "x"}, {"SADD", odd, "x"}, {"ZADD", odd, 1, "x"}, {"HSET", odd, "x", "y"}} {
+				s := oldredis.Run(t, version)
+				c := s.Dial()
+				for _, m := range [][]any{{"SET", "k", "w:x"}, {"SET", owner, "web1:1"}, {"SET", deadline, "1795238700"},
+					{"SET", protocol.Aux("k", "1"), "1:x"}, {"ZADD", protocol.Aux("k", "readers"), 1795238700000, "r:x"}, {"DEL", odd}, make} {
+					c.Do(m[0].(string), m[1:]...) //nolint:errcheck // it is read below
+				}
+				for _, server := range []verdict.Server{{}, {Beside: true}} {
+					if _, err := server.Read(steps.Dial(s), s.Now(), keys...); err != nil {
+						t.Errorf("%s, after %v: %v", version, make, err)
+					}
+				}
 			}
 		}
 	}

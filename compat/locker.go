@@ -198,7 +198,8 @@ func (k *Locker) Inspect(ctx context.Context, key string) (State, error) {
 // way and work in the background. It returns the errors of releases that failed or were not done within
 // Options.Cleanup of ctx's end; those locks end with their leases. Detach a lock first if it is to live on. A Do
 // whose lock is released so returns ErrClosed. After Close nothing is sent, and every call that would returns
-// ErrClosed.
+// ErrClosed. A program that ends without Close may not have woken those who waited for its last lock elsewhere: they
+// look at the key once in each Options.Poll.
 func (k *Locker) Close(ctx context.Context) error {
 	k.queues.Close()
 	k.jobs.Close()

@@ -734,9 +734,12 @@ func TestCloseInAPause(t *testing.T) {
 		must.Do(t, first.Release(background))
 		synctest.Wait()
 		closed := time.Now()
-		must.Do(t, k.Close(background))
+		closing := inBackground(func() { must.Do(t, k.Close(background)) })
 		if <-next; time.Since(closed) > 0 {
 			t.Errorf("its wait ended %v after Close", time.Since(closed))
+		}
+		if <-closing; time.Since(closed) != 20*time.Millisecond {
+			t.Errorf("Close took %v, want the moment that is left to others", time.Since(closed))
 		}
 	})
 }

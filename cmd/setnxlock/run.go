@@ -476,6 +476,7 @@ func (a *app) release(h *held, signals *signals) error {
 	}
 	switch {
 	case err == nil:
+		h.locks.Close(ctx) //nolint:errcheck // others may still have to be woken, and the process ends now
 	case errors.Is(err, compat.ErrLost):
 		a.lostBelow(h, err) //nolint:errcheck // the caller has the status
 	case a.hold > 0:

@@ -225,13 +225,18 @@ func (c *Jobs) Stands() bool { return c.stands }
 // Attended reports whether jobs may run in the background.
 func (c *Jobs) Attended() bool { return !c.idles }
 
-// Pause waits for d or for Close.
+// Pause waits for d. From Close on it waits no longer than the limit of any job.
 func (c *Jobs) Pause(d time.Duration) {
 	t := c.clock.Timer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
+		return
 	case <-c.life.Done():
+	}
+	select {
+	case <-t.C:
+	case <-limit.After(c.limit):
 	}
 }
 

@@ -198,7 +198,7 @@ func Because(ctx context.Context, err error) error {
 	}
 	why := Cause(ctx)
 	for _, said := range []error{err, Brought(err)} {
-		if errors.Is(said, ctx.Err()) || errors.Is(said, context.Canceled) {
+		if errors.Is(said, ctx.Err()) || errors.Is(said, context.Canceled) || errors.Is(said, context.Cause(ctx)) {
 			return why
 		}
 	}

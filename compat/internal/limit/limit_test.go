@@ -35,6 +35,17 @@ func TestWhoseEnd(t *testing.T) {
 		if err := Because(step, errors.New("dial")); !errors.Is(err, context.Canceled) {
 			t.Errorf("an error behind the caller's end: %v", err)
 		}
+		reason, giveUp := context.WithCancelCause(t.Context())
+		giveUp(errors.New("the caller's own reason"))
+		late, done := Within(t.Context(), clock.New(), time.Second)
+		defer done()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		for _, ended := range []context.Context{reason, late} {
+			if err := Because(ended, Dialled(context.Cause(ended))); err.Error() != Cause(ended).Error() {
+				t.Errorf("a Dial that returns the reason for the end: %v", err)
+			}
+		}
 		like, cancelLike := context.WithCancelCause(context.Background())
 		cancelLike(As(caller))
 		if err := Cause(like); !errors.Is(err, context.Canceled) {

@@ -232,6 +232,15 @@ func (j *judge) replica(server int, follows bool) {
 	j.w.servers[server].replica.cutOff = !follows
 }
 
+// jump sets a process's clock. What its clients believe is told before: afterwards the end of a lease that ran out by
+// the clock before can't be placed.
+func (j *judge) jump(p *process, by time.Duration) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.observe(j.look(nil))
+	p.clock.Set(by)
+}
+
 // chosen counts the Options of a Locker.
 func (j *judge) chosen(o compat.Options) {
 	v := reflect.ValueOf(o)

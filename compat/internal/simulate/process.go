@@ -326,11 +326,11 @@ var misfortunes = [...]struct {
 	}},
 	{"has its clock set", true, func(m mishap) {
 		m.set(func() { m.p.jumped = time.Now() })
-		if m.r.IntN(2) == 0 { // as after the suspension of its machine
-			m.p.clock.Set(3 * m.d)
-		} else {
-			m.p.clock.Set(-3 * m.d)
+		by := 3 * m.d // as after the suspension of its machine
+		if m.r.IntN(2) > 0 {
+			by = -by
 		}
+		m.judge.jump(m.p, by)
 	}},
 	{"ends and starts again", true, func(m mishap) { m.p.leave(m.d) }},
 	{"loses its replica", false, func(m mishap) {

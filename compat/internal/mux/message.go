@@ -18,7 +18,6 @@ type Message struct {
 	replies   []any
 	one       [1]any // room for a reply that comes alone
 	err       error
-	at        time.Time     // when the message joined Conn.pending
 	on        *Conn         // the connection of the last send
 	timer     *time.Timer   // fires when the caller's patience ends; nil: the message was never sent
 	abandoned bool          // the caller has given up
@@ -74,7 +73,7 @@ const ever = 100 * 365 * 24 * time.Hour
 
 // startTimer sets the timer for the end of the caller's patience: it fires even while the caller itself writes.
 func (m *Message) startTimer(c *Conn, patience time.Duration) {
-	m.at, m.on = limit.Now(), c
+	m.on = c
 	if patience == 0 {
 		patience = ever
 	}

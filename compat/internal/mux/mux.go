@@ -60,7 +60,8 @@ type Conn struct {
 	aging *time.Timer // fires when the connection's age comes
 }
 
-// age limits the time for which a connection is shared. Its pool then tests and replaces it like any other.
+// age limits the time for which a connection is shared. Its pool then tests and replaces it like any other. So a
+// connection whose server has fallen silent gets no new messages after age at the latest.
 const age = time.Second
 
 // New shares c. The caller must not use c any more. A goroutine reads while there are replies to come; an idle
@@ -111,17 +112,10 @@ func (c *Conn) endIfIdle() {
 	}
 }
 
-// silence is the time without a reply after which a connection gets no new messages: the caller of the missing
-// reply may have given up long before, and the next caller would wait in vain.
-const silence = time.Second
-
 // load returns the number of callers that wait for a reply; ok reports whether the connection takes messages.
 func (c *Conn) load() (n int, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.sent) > 0 && limit.Since(c.sent[0].at) >= silence {
-		c.spoil()
-	}
 	return c.waiting, c.err == nil && !c.retired
 }
 

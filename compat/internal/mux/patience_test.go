@@ -155,7 +155,7 @@ func TestPatienceWhileWriting(t *testing.T) {
 	})
 }
 
-// A connection takes no new messages after a second without a reply, even if its callers wait longer.
+// A connection takes no new messages after its age without a reply, even if its callers wait longer.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSilent()
@@ -165,7 +165,7 @@ func TestSilence(t *testing.T) {
 			_, err := c.Do(context.Background(), time.Hour, say("GET", "k"))
 			done <- err
 		}()
-		time.Sleep(silence - time.Millisecond)
+		time.Sleep(age - time.Millisecond)
 		if _, ok := c.load(); !ok {
 			t.Error("retired too soon")
 		}

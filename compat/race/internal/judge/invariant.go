@@ -48,7 +48,7 @@ var kinds = [...]struct{ invariant, text string }{
 	falselyAcquired:    {"ownership", "%[1]s is told that it has the lock, but the key is not its own"},
 	falselyExtended:    {"ownership", "%[1]s is told that its lease goes on, but the key is not its own"},
 	removedSuccessors:  {"ownership", "a handle that %[1]s gave away before its hand-off releases the lock of the next holder"},
-	Stuck:              {"progress", "no client can take the lock within %[3]s"},
+	Stuck:              {"progress", "no client would get the lock in the next %[3]s"},
 	revived:            {"progress", "%[1]s revives a lock that had expired"},
 	notLost:            {"accuracy", "%[1]s is told that the lock was lost, but the key is its own"},
 	removedNothing:     {"accuracy", "%[1]s is told that it released the lock, but it removed nothing of its own"},

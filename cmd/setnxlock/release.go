@@ -354,12 +354,15 @@ func (a *app) removeBy(ctx context.Context, n node, key, token string, names ...
 // commands, whatever the format, by the server's own comparison or a script if the user may not do that, and
 // otherwise as getsetlock.Classic does.
 func (a *app) removeKey(ctx context.Context, n node, key, value string) error {
-	err := a.removeBy(ctx, n, key, value, "tx:guarded", "getset:guarded", "getset:listed")
-	for _, name := range []string{"set:ifeq", "set:lua", "set:watch"} { // for a user who may do what that lock needs, and no more
-		if errors.Is(err, protocol.ErrDenied) {
-			if by := a.removeBy(ctx, n, key, value, name); !unfit(by) && !errors.Is(by, protocol.ErrDenied) {
-				err = by
-			}
+	var err error
+	for _, names := range [][]string{{"tx:guarded", "getset:guarded", "getset:listed"},
+		{"set:ifeq"}, {"set:lua"}, {"set:watch"}} { // for a user who may do what that lock needs, and no more
+		by := a.removeBy(ctx, n, key, value, names...)
+		if err == nil || !unfit(by) && !errors.Is(by, protocol.ErrDenied) {
+			err = by
+		}
+		if !errors.Is(err, protocol.ErrDenied) {
+			break
 		}
 	}
 	if !unfit(err) {

@@ -493,62 +493,36 @@ func (p *repairPlan) page(f repairFlags) string {
 	return b.String()
 }
 
-// apply changes the key if it still holds the value that was seen.
+// apply changes the key if it still holds the value that was seen, and has no TTL; of two keys also the deadline.
 func (r *remedy) apply(c *protocol.Conn, lease time.Duration) error {
-	value, exists, err := c.Watch(r.Key)
-	switch {
-	case errors.Is(err, protocol.ErrForeign):
-		r.Outcome = outcomeChanged
-		return nil
-	case err != nil:
-		return c.Lacks(err, "it has no WATCH (it came with 2.2), so that nothing can be repaired safely", "setnxlock release KEY --force, for one lock at a time")
-	}
-	defer c.Unwatch() // where no EXEC has ended it
-	ttl, err := redis.Int64(c.Do("TTL", r.Key))
-	if err != nil {
-		return err
-	}
-	if !exists || value != r.was.Value || ttl >= 0 {
-		r.Outcome = outcomeChanged
-		return nil
-	}
-	cmds := []protocol.Cmd{{"DEL", r.Key}}
+	ch := protocol.Change{Key: r.Key, Value: r.was.Value, Persistent: true, Once: true}
 	switch {
 	case r.was.Lock == verdict.Pair:
-		_, deadline, _ := dialect.PairOf(r.Key)
-		late, err := expired(c, deadline)
-		if err != nil {
-			return err
-		}
-		if !late {
-			r.Outcome = outcomeChanged
-			return nil
-		}
-		cmds = []protocol.Cmd{{"DEL", r.Key, deadline}}
+		ch.Custom = r.removePair
 	case r.Action == doExpire:
-		seconds, err := protocol.Whole(lease, time.Second)
-		if err != nil {
-			return err
-		}
-		cmds = []protocol.Cmd{{"EXPIRE", r.Key, seconds}}
+		ch.TTL, ch.Whole = lease, true
 	}
-	replies, err := c.Exec(cmds...)
-	if err != nil {
-		return err
-	}
-	r.Outcome = map[string]string{doRemove: outcomeRemoved, doExpire: outcomeExpires}[r.Action]
-	if replies == nil {
+	switch _, err := c.Run(ch); {
+	case err == nil:
+		r.Outcome = map[string]string{doRemove: outcomeRemoved, doExpire: outcomeExpires}[r.Action]
+	case errors.Is(err, protocol.ErrLost), errors.Is(err, protocol.ErrAborted), errors.Is(err, protocol.ErrForeign):
 		r.Outcome = outcomeChanged
+	default:
+		return c.Lacks(err, "it has no WATCH (it came with 2.2), so that nothing can be repaired safely", "setnxlock release KEY --force, for one lock at a time")
 	}
 	return nil
 }
 
-// expired watches the second of two keys, and reports whether its time has gone by.
-func expired(c *protocol.Conn, key string) (bool, error) {
-	value, exists, err := c.Watch(key)
-	if err != nil || !exists {
-		return false, err
-	}
-	until, _, ok := dialect.Stamp{Unit: time.Second}.Parse(value)
-	return ok && until.Before(time.Now()), nil
+// removePair removes both keys of a lock if they hold what was seen.
+func (r *remedy) removePair(c *protocol.Conn) ([]any, error) {
+	owner, deadline, _ := dialect.PairOf(r.Key)
+	return c.CompareAndSet([]string{owner, deadline}, nil, func(held []any) ([]protocol.Cmd, error) {
+		value, _ := redis.String(held[0], nil)
+		text, _ := redis.String(held[1], nil)
+		until, _, ok := dialect.Stamp{Unit: time.Second}.Parse(text)
+		if value != r.was.Value || !ok || !until.Equal(r.was.Until) {
+			return nil, protocol.ErrLost
+		}
+		return []protocol.Cmd{{"DEL", owner, deadline}}, nil
+	})
 }

@@ -61,6 +61,7 @@ func TestCommandsAgree(t *testing.T) {
 			{name: "token without a TTL", on: set(someHex, 0), says: "persistent", run: 75},
 			{name: "text", on: set("web1", 600), says: "held", run: 75, since: "2.2"},
 			{name: "flag", on: set("1", 600), says: "held", run: 75, since: "2.2"},
+			{name: "empty flag", on: set("", 600), says: "held", run: 75, since: "2.2"},
 			{name: "seconds to come", on: set(ahead, 0), says: "held", run: 75},
 			{name: "seconds past", on: set(past, 0), says: "dead", run: auto},
 			{name: "float past", on: set(past+".25", 0), says: "dead", run: auto},
@@ -189,6 +190,18 @@ func (c claim) check(t *testing.T, address, key string) {
 		t.Errorf("survey says %s, want %s\n%s", listed, c.says, out)
 	}
 	agree(t, address, []string{key}, c.flags, c.says, c.run)
+	if c.says != "held" && c.says != "persistent" || c.run == 0 {
+		return
+	}
+	for _, removes := range []bool{true, false} { // whatever the value
+		out, status := command(t, address, slices.Concat([]string{"release", "--force", "--yes", "--not-a-lock"}, c.flags, []string{key})...)
+		if strings.Contains(out, "it has no WATCH") && strings.HasPrefix(c.name, "two keys") {
+			return // which their clients need, too
+		}
+		if status != 0 || strings.Contains(out, ": removed") != removes {
+			t.Errorf("release --yes: %d, removed %v\n%s", status, removes, out)
+		}
+	}
 }
 
 // agree demands that inspect and release say the status, that release does no more unasked, and that run exits with the

@@ -328,8 +328,7 @@ func (a *app) remove(ctx context.Context, v *target, key string, lock verdict.Lo
 	case v.locks != nil && key == v.key: // a quorum, several keys at once
 		return v.locks.ReleaseToken(ctx, key, value)
 	case lock == verdict.Pair:
-		name := strings.TrimPrefix(key, verdict.PairPrefix)
-		return compat.NewOn(n.source, getsetlock.TwoKeys{}, a.lockOptions()).ReleaseToken(ctx, name, value)
+		return a.removeBy(ctx, n, strings.TrimPrefix(key, verdict.PairPrefix), value, "getset:two-keys")
 	}
 	return a.removeKey(ctx, n, key, value)
 }
@@ -354,6 +353,14 @@ func (a *app) removeBy(ctx context.Context, n node, key, token string, names ...
 // commands, whatever the format, by the server's own comparison or a script if the user may not do that, and
 // otherwise as getsetlock.Classic does.
 func (a *app) removeKey(ctx context.Context, n node, key, value string) error {
+	if value == "" { // of clients that write nothing; no token is empty
+		c, err := n.source.Get(ctx, key)
+		if err == nil {
+			_, err = protocol.NewConn(c).Run(protocol.Change{Key: key})
+			c.Close()
+		}
+		return err
+	}
 	var err error
 	for _, names := range [][]string{{"tx:guarded", "getset:guarded", "getset:listed"},
 		{"set:ifeq"}, {"set:lua"}, {"set:watch"}} { // for a user who may do what that lock needs, and no more

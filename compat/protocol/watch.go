@@ -117,7 +117,9 @@ func (c *Conn) underWatch(tries int, keys []string, read []Cmd, decide func(repl
 		if err != nil {
 			return nil, err
 		}
-		if err = answer.First(replies[:1]); err == nil {
+		if err = answer.First(replies[:1]); err != nil {
+			err = Refused.Mark(err) // only reads were sent beside it
+		} else {
 			w, err = decide(replies[1:])
 		}
 		if err != nil {

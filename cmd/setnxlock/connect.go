@@ -115,6 +115,9 @@ func (a *app) deployment() (*deployment, error) {
 	if err := positive("timeout", a.timeout); err != nil {
 		return nil, exit.Because(exit.Wrong, err, "")
 	}
+	if a.hurries() {
+		a.timeout = time.Second // four steps: its answers about itself may take longer
+	}
 	if err := a.prepare(); err != nil {
 		return nil, err
 	}

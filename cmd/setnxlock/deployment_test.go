@@ -126,6 +126,19 @@ func TestSlowServerHasNoVote(t *testing.T) {
 	}
 }
 
+// A server of a quorum that takes connections and says nothing is waited for a second, and not for the --timeout of other
+// servers. A wait that ends before that panics on the choice that was not made.
+func TestAServerOfAQuorumHangs(t *testing.T) {
+	t.Parallel()
+	quorum := startAll(t, "2.4,7.0") + "," + serve(t, hangs)
+	for wait, want := range map[string]int{"30s": 0, "100ms": statusUnavailable} {
+		out, status := command(t, quorum, "run", "--wait", wait, "--algorithm", "redlock", "job", "--", "true")
+		if status != want || want != 0 && !strings.Contains(out, "does not answer") {
+			t.Errorf("--wait %s: %d, want %d: %s", wait, status, want, out)
+		}
+	}
+}
+
 // release --force --yes removes no plain text from a quorum, nor what stands in a readers' or writer's place: it looks like
 // a lock to every lock that reads it. Locks it removes.
 func TestReleaseByForceLeavesTexts(t *testing.T) {

@@ -113,6 +113,9 @@ func (a *app) onServer(key string) (string, error) {
 // lockOptions returns the Locker's options, by the flags. Keys have their prefix already.
 func (a *app) lockOptions() compat.Options {
 	o := compat.Options{Timeout: a.timeout, Observer: a.observer, Hold: a.hold}
+	if a.hurries() {
+		o.Timeout = defaultTimeout // the first check of all servers
+	}
 	if a.verbose {
 		o.Observer = compat.Slog(a.log())
 		if a.observer != nil {

@@ -130,18 +130,23 @@ func (a *app) lock(ctx context.Context, p *deployment, keys []string) (compat.Ba
 		wg.Go(func() { _, errs[i] = each.chosen(ctx) })
 	}
 	wg.Wait()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	for _, err := range errs {
-		if errors.Is(err, compat.ErrUnsafeServer) || errors.Is(err, compat.ErrInvalid) || ctx.Err() != nil {
+		if errors.Is(err, compat.ErrUnsafeServer) || errors.Is(err, compat.ErrInvalid) {
 			return nil, err
 		}
 	}
 	return redlock.New(servers, redlock.Options{Names: names, Timeout: a.limit()}), nil
 }
 
-// limit returns the time limit of a step. On a quorum it is shorter, unless --timeout was given: a hanging
-// server must cost little.
+// hurries reports a quorum without --timeout: a server that hangs must cost little.
+func (a *app) hurries() bool { return a.algorithm == "redlock" && !a.flags.Changed("timeout") }
+
+// limit returns the time limit of a step.
 func (a *app) limit() time.Duration {
-	if a.algorithm == "redlock" && !a.flags.Changed("timeout") {
+	if a.hurries() {
 		return redlock.DefaultTimeout
 	}
 	return a.timeout

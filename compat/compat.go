@@ -12,8 +12,8 @@
 //		return writeReport(ctx) // ctx ends, with cause ErrLost, before the lease does
 //	})
 //
-// The algorithms are in getsetlock (any Redis since 1.2) and txlock (since
-// 2.2); package probe chooses between them by asking the server.
+// The algorithms are in getsetlock (any Redis since 1.2), txlock (2.2) and setlock
+// (2.6.12); package probe asks the server and chooses one.
 //
 // Every step has one of four outcomes: done; refused ([ErrHeld], [ErrLost]); not sent; and unknown:
 // the command may have run, and only its reply was lost. The Locker resolves an unknown outcome by
@@ -175,7 +175,7 @@ type Pool interface {
 	GetContext(ctx context.Context) (redis.Conn, error)
 }
 
-// keep is Source.Keep of a redis.Pool, of which a quarter is kept at most.
+// keep limits Source.Keep of a redis.Pool, beside a quarter of MaxActive.
 const keep = 16
 
 // Pooled returns the Source of one server's pool. A quarter of a *redis.Pool's MaxActive connections may be kept,

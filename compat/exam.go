@@ -260,11 +260,11 @@ func (c *call) asks(s *server, changes ...protocol.Change) {
 	c.wire.Compares.Answers(wire.ByNone)
 }
 
-// What becomes of transactions when steps share connections.
+// How transactions travel when steps share connections.
 const (
-	separate int32 = iota // each has a connection of its own: the server does not keep pipelined ones whole, so far as is known
-	unasked               // so it is until the server was asked, by the first steps that share
-	whole                 // they are pipelined: the server keeps each of them whole
+	separate int32 = iota // each over its own connection: the server is not known to keep pipelined ones whole
+	unasked               // as separate, until the first steps that share have asked the server
+	whole                 // pipelined: the server keeps each of them whole
 )
 
 // learnWhole asks, beside the first steps on shared connections, whether those can carry transactions. A server

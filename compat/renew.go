@@ -123,7 +123,7 @@ func (l *held) renewal(ttl time.Duration, now time.Time) time.Duration {
 	return (left + time.Second - 1).Truncate(time.Second)
 }
 
-// lingers is for how many ttls a lock is held when that is told.
+// lingers counts the ttls after which the Observer hears of a lock that is still held.
 const lingers = 100
 
 // renewed shows the outcome of a renewal. A failed one is tried again soon, if the lock may still be ours.

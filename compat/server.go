@@ -110,7 +110,7 @@ func (s *server) placed(ctx context.Context, now func() time.Time, l Grant, err 
 	return l
 }
 
-// still returns the epoch. It returns an error if the server was found safe in another epoch.
+// still returns the epoch, and an error if the server was found safe in another epoch.
 func (s *server) still(safe uint64) (uint64, error) {
 	epoch := s.epoch()
 	if s.traits.Check != nil && epoch != safe {
@@ -119,7 +119,7 @@ func (s *server) still(safe uint64) (uint64, error) {
 	return epoch, nil
 }
 
-// errReplaced is a connection's end to the Locker: it asks again.
+// errReplaced looks like a closed connection to the Locker, which asks again.
 var errReplaced = fmt.Errorf("setnxlock: the server was replaced: %w", net.ErrClosed)
 
 func (s *server) anew() Backend { return NewBackend(s.source, s.algo) }

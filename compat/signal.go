@@ -34,7 +34,7 @@ func silences(err error) time.Duration {
 
 const longSilence = 10 * time.Minute
 
-// blocks is for how long a waiter listens at once, at most, and the first time: a read timeout that is shorter than that
+// blocks limits the seconds for which a waiter listens at once, blocksFirst the first time: a shorter read timeout
 // would end its connection.
 const blocks, blocksFirst = 8, 1
 

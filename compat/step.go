@@ -59,9 +59,9 @@ func (c *call) begin(ctx context.Context) {
 	c.wire.Waiter = waiterOf(ctx)
 }
 
-// tries are one step: over a connection, and over another one if all that happened was that a cluster redirected it in a
-// way that its Source could not follow, or that this one leads to a server that can't serve us. A lock's own steps are
-// loops over them, and not functions that are passed on, which would be three more on the stack of each write.
+// tries carries out one step over a connection, and over another one if a cluster only redirected it in a way that
+// its Source could not follow, or if the server can't serve us. A lock's steps are loops over tries: functions that
+// are passed on would be three more on the stack of each write.
 type tries struct {
 	s     *server
 	ctx   context.Context

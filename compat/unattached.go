@@ -171,8 +171,8 @@ func (b part) Acquire(ctx context.Context, now func() time.Time, key string, ttl
 	}
 }
 
-// Extend returns at least the standing lease with an error of outcome Unknown. If several values may stand,
-// Grant.OtherValues lists the others.
+// Extend returns, with an error of outcome Unknown, the lease that holds in any case. Grant.OtherValues
+// lists the other values that the key may hold.
 func (b part) Extend(ctx context.Context, now func() time.Time, l Grant, ttl time.Duration) (Grant, error) {
 	h := newUnattached(l, ttl, now())
 	next, err := b.resolver(now).extend(ctx, h, extension{ttl: ttl, rotate: l.Rotate, redraw: l.Fence == 0})

@@ -95,7 +95,7 @@ func (q *Asker) once(a Ability) (Answer, error) {
 
 // Prepare finds out how a key with a TTL is made here, and with it whether the server lets us
 // write at all. The error is the server's refusal, the connection's error, or a
-// [*protocol.UnsafeServerError] if the server makes a key in no way of Redis's.
+// [*protocol.UnsafeServerError] if none of Redis's ways makes a key here.
 func (q *Asker) Prepare() (refused error) {
 	if q.made != "" {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
-// A Need is an ability that a lock needs, or another that does where the server lacks the first, and what to use on a
-// server without it.
+// A Need names an ability that a lock needs, another one that does in its place (Or), and the lock or server to use
+// where both are missing.
 type Need struct {
 	Ability Ability
 	Use     string

@@ -6,9 +6,9 @@
 // the same keys. If those two can't be mixed, both can be mixed with a third, the bridge. The fleet
 // then moves in two steps: all clients to the bridge, and then all clients to the new lock.
 //
-//	OneKey     a time of the old fleet's dialect, on a key that has a TTL:
-//	           clients of times read the one, clients of tokens only see that
-//	           there is a key, and the server ends it
+//	OneKey     a timestamp in the old fleet's dialect, on a key that has a TTL:
+//	           clients of timestamps read it, clients of tokens see only that
+//	           the key exists, and the server ends it
 //	TwoNames   the old name and the new one, each in its fleet's format, taken
 //	           and released in one transaction
 //	(none)     fleets of tokens need no bridge: a client that makes the key with SETNX,

@@ -11,7 +11,7 @@ import (
 type Finding struct {
 	Kind       Kind
 	What       string      // the grammar in words: "float seconds", "host:pid"
-	Candidates []Candidate // the clients that can have written it, the likeliest first; those to which nothing speaks against, or else all that write this grammar
+	Candidates []Candidate // the clients that can have written it, the likeliest first: those with nothing against them, or else all that write this grammar
 	Owner      string      // the holder, if the value says so
 	Until      time.Time   // the deadline; zero if there is none
 	Clock      string      // whose clock decides: "clients" (a time) or "server" (a TTL)

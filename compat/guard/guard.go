@@ -36,9 +36,9 @@ const (
 type Dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // Dial returns dial (nil: a net.Dialer's) with guarded connections. They break at a reply too large for a lock: with
-// more than 12 MB in all, a string of more than 4 MB, or lists more than 16 deep. What came before it can be read. Over
-// TLS dial is the DialContext of a tls.Dialer, in place of redis.DialUseTLS: the bytes are to be those of replies. The
-// function is one for redis.DialContextFunc, and for go-redis' Options.Dialer.
+// more than 12 MB in all, a string of more than 4 MB, or lists more than 16 deep. What came before it can be read.
+// Over TLS pass the DialContext of a tls.Dialer, in place of redis.DialUseTLS: the guard must see decrypted bytes.
+// The result fits redis.DialContextFunc, and go-redis' Options.Dialer.
 func Dial(dial Dialer) Dialer {
 	if dial == nil {
 		dial = new(net.Dialer).DialContext

@@ -44,7 +44,7 @@ type Options struct {
 	// has no room for it. "": no name.
 	Owner string
 
-	// Once says that the lock is taken once: all its values are of one holder, and tell it ([dialect.SameHolder]).
+	// Once says that the lock is taken once: all its values show one holder ([dialect.SameHolder]).
 	// A program that takes a lock again would let the holder of an earlier token release the later lock.
 	Once bool
 }
@@ -71,7 +71,7 @@ type Lock struct {
 	Needs []ability.Ability // what it needs of a server, fences aside
 	OneOf []ability.Ability // of these it needs one; nil: none
 
-	Shared bool // several clients hold it at once: it is the readers'
+	Shared bool // several clients can hold it at once: readers, a semaphore's
 	Fences bool // it can draw them
 
 	// Preferred says that its family's name stands for it, and that package probe chooses it on a

@@ -44,7 +44,7 @@
 //
 // miniredis runs the scripts and holds all values but strings: the error texts there are the newest
 // version's after the first word. Consumer groups of streams, replication and CONFIG SET are not
-// emulated and answer with an error; nor are IFDEQ and IFDNE, which compare digests, and
-// what compares, inside a script. INFO reports the version, the role, memory settings and the
-// number of keys.
+// emulated and answer with an error; nor are IFDEQ and IFDNE, which compare digests, nor commands
+// that compare inside a script. INFO reports the version, the role, memory settings and the number
+// of keys.
 package oldredis

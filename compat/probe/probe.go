@@ -141,18 +141,17 @@ func (r Report) Has(id string) bool {
 	return slices.ContainsFunc(r.Warnings, func(w Warning) bool { return w.ID == id })
 }
 
-// Ask finds out what the server behind source can do. It sends about thirty writes, some more for
-// each command on which the server closes the connection. It uses one connection at a time, but for one question:
-// whether four more lead to the same server, for which a pool of fewer lends what it has. It
-// writes to two scratch keys of random names and removes them, also when it fails or ctx ends. Each
-// has a TTL as soon as anybody can see it: if the connection is lost for good at any point, what is
-// left expires after two minutes.
+// Ask finds out what the server behind source can do. It sends about thirty writes, some more for each command on
+// which the server closes the connection. It uses one connection at a time. Only the question whether other
+// connections lead to the same server takes four more, or as many as the pool has. It writes to two scratch keys
+// of random names and removes them, also when it fails or ctx ends. Each has a TTL as soon as anybody can see it:
+// if the connection is lost for good at any point, what is left expires after two minutes.
 //
 // It returns an error, with the report so far, if the server can't be reached (the connection's error), asks for a
 // password ([ErrAuth]), refuses even a GET ([compat.ErrDenied]: an ACL, a server that is loading), answers it as no
-// Redis since 1.2 does ([compat.ErrUnsafeServer], a [*compat.UnsafeServerError]), leaves all but one of several
-// unanswered ([compat.ErrUnanswered]), or if ctx ends (its error). It is no error if the server refuses writes:
-// Writable is then false, Refused says why, and Answers has nothing that needs a write.
+// Redis since 1.2 does ([compat.ErrUnsafeServer], a [*compat.UnsafeServerError]), answers only one of several
+// commands in a write ([compat.ErrUnanswered]), or if ctx ends (its error). It is no error if the server refuses
+// writes: Writable is then false, Refused says why, and Answers has nothing that needs a write.
 func Ask(ctx context.Context, source compat.Source, o Options) (Report, error) {
 	p := newProber(ctx, source, o)
 	p.run()

@@ -79,13 +79,12 @@ const DefaultTimeout = 250 * time.Millisecond
 
 // Options are a Quorum's. The zero value is ready to use.
 type Options struct {
-	// Timeout bounds the time of one server's step, with connecting. A server that is slower has no
-	// vote. Each answer to the check of a server, too, must come in that time; until a majority has been
-	// checked, an acquisition takes as long as that needs, within the Locker's Options.Timeout. While a server hangs (one that refuses
-	// connections costs nothing), every extension takes that long, and so does every acquisition
-	// that has no majority without it; the lease gets shorter by as much, so that it is never more
-	// than a fifth of the ttl. Default: [DefaultTimeout], or as long as four answers of a majority took
-	// when it was checked, up to a second.
+	// Timeout bounds the time of one server's step, with connecting. A server that is slower has no vote. Each answer
+	// to the check of a server, too, must come in that time; until a majority has been checked, an acquisition takes
+	// as long as that needs, within the Locker's Options.Timeout. While a server hangs (one that refuses connections
+	// costs nothing), every extension takes that long, and so does every acquisition that has no majority without it;
+	// the lease gets shorter by as much. So it is never more than a fifth of the ttl. Default: [DefaultTimeout], or as
+	// long as four answers of a majority took when it was checked, up to a second.
 	Timeout time.Duration
 
 	// Grace is how long to wait for servers that have not answered when the others have decided: a

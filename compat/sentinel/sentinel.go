@@ -35,10 +35,10 @@
 // independent. A master that restarts empty before Sentinel notices that it was down forgets every
 // lock (any/restart-forgets): start it with its data, or late.
 //
-// Each Sentinel has one vote, however many addresses it has; those that tell neither a run_id in INFO
-// nor SENTINEL MYID have one together. Sentinels that were not given to [New] are asked once most of
-// those given have told of them: fewer may invent them. Until then nothing is sent there, and no
-// password. A learnt one is forgotten when no other names it any more and it does not answer itself.
+// Each Sentinel has one vote, however many addresses it has; all that tell neither a run_id in INFO
+// nor SENTINEL MYID have one vote together. Sentinels that were not given to [New] are asked once
+// most of those given have told of them: fewer may invent them. Until then nothing is sent there, and
+// no password. A learnt Sentinel is forgotten when no other names it any more and it does not answer.
 // So give at least three, if there are as many.
 //
 // While fewer than Options.Agree Sentinels answer, no lock is acquired, extended or released: they

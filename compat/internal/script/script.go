@@ -49,8 +49,8 @@ func For[C ~[]any](key string, cmds []C) *Script {
 	return known
 }
 
-// counts reports that the command answers with a number that can be any: a script reads one that a Lua number, a
-// double, may not hold as a string.
+// counts reports whether the command answers with a number of any size: a Lua number, a double, may not hold it,
+// so a script reads it as a string.
 func counts(name string) bool {
 	switch strings.ToUpper(name) {
 	case "INCR", "INCRBY", "DECR", "DECRBY":
@@ -59,7 +59,8 @@ func counts(name string) bool {
 	return false
 }
 
-// Numbers makes the replies to cmds in a script those that the same commands have outside of one.
+// Numbers turns the replies to cmds in a script into the replies that the commands have outside
+// of one.
 func Numbers[C ~[]any](cmds []C, replies []any) {
 	for i, m := range cmds {
 		if text, ok := replies[i].([]byte); ok && counts(m[0].(string)) {

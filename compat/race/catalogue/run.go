@@ -16,8 +16,8 @@ func (s Scenario) Trace() (race.Trace, error) {
 	return s.On(s.Run.Config.Server)
 }
 
-// On runs the scenario on another server. What the file says of a step is said as far as the run is
-// that of the scenario's own server, and its argument only if all of it is.
+// On runs the scenario on another server. The file's reasons are shown up to the step at which the
+// run differs from that on the scenario's own server; its argument only if no step differs.
 func (s Scenario) On(server string) (race.Trace, error) {
 	t, err := s.on(server)
 	if err != nil {

@@ -21,16 +21,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const demoHelp = `Shows in a few seconds what a lock is for and how these behave. It needs no server:
-an embedded Redis behaves as old versions did, and what you see happens while you
-watch.
+const demoHelp = `Shows in a few seconds what a lock is for and how these locks behave. It needs no
+server: an embedded Redis behaves as old versions did, and what you see happens while
+you watch.
 
   1. Eight workers add to one counter: without a lock, then under each lock.
   2. A holder crashes, and the next client takes its lock over.
   3. An old server on which one of the locks excludes nobody: it is refused.`
 
-const demoStatus = `  0      Everything went as promised: without a lock updates were lost, with one
-         none.
+const demoStatus = `  0      As promised: updates were lost without a lock, and none with one.
   1      Something did not; it is marked.`
 
 func (a *app) demoCommand() *cobra.Command {

@@ -34,7 +34,8 @@ const doctorStatus = `  0      A lock is safe here, within the limits of the ris
   1      It is not: no algorithm (or not the one asked for) excludes others
          here, or the server is a replica, refuses writes, or may drop held
          locks.
-` + statusHelp
+  64     Wrong usage.
+` + noServerHelp
 
 const doctorExamples = `  setnxlock doctor
   setnxlock doctor --redis 10.0.0.5:6379 --algorithm tx

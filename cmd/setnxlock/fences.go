@@ -20,8 +20,8 @@ import (
 
 const fencesHelp = `Lists the counters of fences (setnxlock run --fence), and when each was last used, if the
 server knows: Redis before 2.2 does not, nor one that evicts by LFU. With KEYs it lists
-the counters of these locks. Each slot of a semaphore has its own: give it as the list of
-all shows it, "import:1:{import}".
+the counters of these locks. Each slot of a semaphore has its own: name it as the full
+list does, "import:1:{import}".
 
 A counter has no TTL and stays for ever: before 2.2 an INCR deletes a key that has a TTL,
 later servers may evict such a key, and a storage that has seen 900 refuses 1 for ever.

@@ -93,7 +93,7 @@ func (a *app) migratePlanCommand() *cobra.Command {
 		},
 		DisableFlagsInUseLine: true,
 	}
-	cmd.Flags().StringVar(&from, "from", "", "the lock of the fleet: redis-py-2.9, getset, ... as `CLIENT`")
+	cmd.Flags().StringVar(&from, "from", "", "the lock of the fleet: `CLIENT` is redis-py-2.9, getset, ...")
 	cmd.Flags().StringVar(&to, "to", "set", "the `LOCK` to move to")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	exit.Complete(cmd, "from", append(clients(), bridge.Ours()...))

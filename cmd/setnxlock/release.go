@@ -80,7 +80,7 @@ func (a *app) releaseCommand() *cobra.Command {
 			return a.releaseByToken(key, f)
 		},
 	}
-	cmd.Flags().StringVar(&f.token, "token", "", "remove the holder of `TOKEN`, which may be a handle")
+	cmd.Flags().StringVar(&f.token, "token", "", "remove the lock with this `TOKEN`, or handle")
 	cmd.Flags().BoolVar(&f.force, "force", false, "remove whatever lock is on KEY, after showing it")
 	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "don't ask")
 	cmd.Flags().BoolVar(&f.notALock, "not-a-lock", false, "with --yes, remove plain text, too")

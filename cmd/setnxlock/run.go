@@ -27,7 +27,7 @@ import (
 const runHelp = `Takes the lock KEY, runs COMMAND while it renews the lock, and releases the lock when
 COMMAND has ended. Only COMMAND writes to stdout.
 
-Without --wait setnxlock waits for KEY without end, and not for a server that is away.
+Without --wait, setnxlock waits for KEY without limit, but not for a server that is away.
 With --wait it waits that long for both: 90s, 5m, or plain seconds.
 
 Several KEYs are one lock: COMMAND runs when setnxlock holds all of them. Their order
@@ -52,7 +52,7 @@ COMMAND finds in its environment
                    several the first that was given
   SETNXLOCK_KEYS   all of them, one on a line
   SETNXLOCK_TOKEN  the key's value when COMMAND started; it releases the lock as
-                   long as COMMAND runs. If the value is not text, the handle
+                   long as COMMAND runs. A value that is not text: the handle
   SETNXLOCK_HANDLE key and token in one word, for setnxlock release --token, for
                    setnxlock run --adopt, and for a Go program's AdoptHandle
   SETNXLOCK_FENCE  with --fence: a number that grows with every acquisition of
@@ -87,7 +87,7 @@ const runStatus = `  0      COMMAND succeeded, and the lock was held until it en
          status of COMMAND is passed on as it is.
 ` + statusHelp + `
   75     The lock was not obtained in time. --busy-status changes the number.
-  76     The lock was lost while COMMAND ran, whatever COMMAND made of it; the
+  76     The lock was lost while COMMAND ran, whatever COMMAND's own status; the
          release may be the first to notice. With --adopt, the lock was no
          longer held and COMMAND was not started.
   126    COMMAND was found but could not be executed.

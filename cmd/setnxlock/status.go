@@ -24,7 +24,10 @@ const (
 
 const statusHelp = `  64     Wrong usage.
   65     The key holds something that is not a lock (a list, a set, ...).
-  69     The server can't be reached, or this algorithm is not safe on it; the
+` + noServerHelp
+
+// noServerHelp has the statuses of commands without a KEY, which have no 65.
+const noServerHelp = `  69     The server can't be reached, or this algorithm is not safe on it; the
          message says why and what to use instead.
   70     Something else went wrong.`
 

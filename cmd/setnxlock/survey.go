@@ -28,8 +28,8 @@ import (
 
 const surveyHelp = `Looks at all keys and lists the likely locks: the clients that write so, how sure that
 is, the holder, the end. If keys with names that begin alike hold formats that can't be
-mixed safely, it says so. It changes nothing. Whether a holder has died it can't see: a
-key is held, dead, persistent or foreign, as setnxlock inspect has it.
+mixed safely, it says so. It changes nothing. It can't see whether a
+holder has died: a key is held, dead, persistent or foreign, as in setnxlock inspect.
 
 How sure it is:
   certain   the value says so itself
@@ -66,7 +66,7 @@ func (a *app) surveyCommand() *cobra.Command {
 		Short:       "List the locks on a server, whose they are, and what is wrong",
 		Long:        surveyHelp,
 		Example:     surveyExamples,
-		Annotations: map[string]string{"status": "  0      The keys were looked at, whatever was found.\n  1      It was not to block the server: the question was answered with no.\n" + statusHelp},
+		Annotations: map[string]string{"status": "  0      The keys were looked at, whatever was found.\n  1      The question whether KEYS may block the server was answered with no.\n  64     Wrong usage.\n" + noServerHelp},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.valid(); err != nil {
 				return exit.Usage(cmd, err)

@@ -27,7 +27,7 @@ embedded Redis of that version. Beyond them it says nothing.
 
   --faults lost=1    one reply is lost after its command has run
            sever=1   one request never arrives
-           delay=1   one arrives after its connection was given up, whenever
+           delay=1   one arrives at some time after its connection was given up
            cut=1     one connection breaks between two commands of one write
            refuse=1  one command that writes is answered with an error, as over
                      maxmemory; before 2.6.5 the rest of its transaction runs
@@ -38,21 +38,21 @@ embedded Redis of that version. Beyond them it says nothing.
            down      one of several servers (redlock) answers no more; there
                      restart and evict strike one of them too
            unreaped  keys that have expired may still be in memory
-           late=1    a client stops once between reading its clock and what it
-                     does on it; late=0: never; else as often as time jumps
+           late=1    a client stops once between reading its clock and acting on
+                     it; late=0: never; default: as often as time jumps
 
   --holders extend          clients extend their leases, as well as taking and
                             releasing; extend-shorter: to a fifth of the lease;
                             extend-longer: to twice the lease
             handoff         hand the lock to the next in their process
-            stale-handle    and somebody tries to release by an older handle
+            stale-handle    hand off, and try to release by an older handle
             detach          detach, and adopt the handle
             batch           hold a second lock, renewed in the same write
             signal          wake a waiter when they release
-            one-conn        have no second connection
+            one-conn        have one connection, and no second
             poll            look before each attempt
-            wait            wait: what was refused is asked for again
-            downgrade       go on as readers, where they are writers
+            wait            wait: after a refusal they ask again
+            downgrade       go on as readers after they were writers
             write           write to a storage that accepts no older fence
             fence           draw a fence`
 
@@ -63,7 +63,7 @@ const exploreExamples = `  setnxlock race explore --algorithm getset:classic --s
 
 const exploreStatus = `  0      No invariant is broken within the bounds.
   1      One is: the shortest way to break it was printed.
-  2      Nothing broke, and not all was seen, for want of room: no proof.
+  2      Nothing broke before the states or the memory ran out: no proof.
 ` + raceStatus + `
   130    It was interrupted.`
 

@@ -26,7 +26,7 @@ const guaranteesExamples = `  setnxlock race guarantees > guarantees.md
   setnxlock race guarantees --json | jq .states`
 
 const guaranteesStatus = `  0      It was computed.
-  2      Somewhere there was no room for all states: nothing is proved there.
+  2      Somewhere the memory ran out: nothing is proved there.
 ` + raceStatus + `
   130    It was interrupted.`
 

@@ -22,13 +22,14 @@ import (
 const mixingHelp = `Tells what happens when two fleets lock the same key, each in its own format:
 our locks in every dialect, as they ship, and the clients in the field, as
 models of their published code, faults included. Safe: within the bounds no two
-hold the lock at once, and both get again what a dead client of either held.
-Otherwise what it takes to break it: nothing ("at once"), a dead lock ("at
-takeover"), time ("early") or a slow client ("late"), with a shortest schedule.
+hold the lock at once, and each fleet recovers the locks of the other's dead
+clients. Otherwise it tells what it takes to break the lock: nothing ("at once"),
+a dead lock ("at takeover"), time ("early") or a slow client ("late"), with a
+shortest schedule.
 
 With --a and --b one pair is computed; without, the whole matrix, every pair
-with a shortest schedule: some minutes on two cores. docs/mixing.md says in
-words what may share a key.`
+with a shortest schedule: some minutes on two cores. docs/migration.md
+says in words what may share a key.`
 
 const mixingExamples = `  setnxlock race mixing --a redis-py-2.10 --b npm-redis-lock-0.0
   setnxlock race mixing --a ours/getset:guarded/redis-py-2.9 --b redis-py-2.9

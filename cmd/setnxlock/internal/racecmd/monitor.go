@@ -17,7 +17,7 @@ import (
 
 const monitorHelp = `Reads what "redis-cli MONITOR" has printed (Redis 2.6 and later), and tells who
 held a lock when, where two held it at once, who removed whose, and what each
-client does to take and to release it. Lines that are none of MONITOR's
+client does to take and to release it. Lines that are not MONITOR's
 (warnings, a line that is cut off) are skipped and counted; what a container's
 log puts before each line is passed over.
 
@@ -29,8 +29,8 @@ embedded Redis lacks, nothing is judged.
 
   redis-cli MONITOR > FILE     slows the server: stop it after a few seconds
 
-A FILE of - is stdin. The last lines lead on into the explorer, to the state
-where the log breaks the lock, or ends, as far as a lock does what was seen.`
+A FILE of - is stdin. The last lines are for the explorer: a schedule that leads
+to where the log breaks the lock, or ends, if a lock sends what was seen.`
 
 const monitorExamples = `  setnxlock race monitor monitor.log
   setnxlock race monitor --key lock.report monitor.log
@@ -39,7 +39,7 @@ const monitorExamples = `  setnxlock race monitor monitor.log
 
 const monitorStatus = `  0      Nothing was broken, as far as the log tells.
   1      Two held the lock at once, or one removed another's.
-  2      Nothing broke in what could be judged, and not all could be.
+  2      Nothing broke, but a part of the log could not be judged.
 ` + raceStatus
 
 func (a *app) monitorCommand() *cobra.Command {

@@ -21,7 +21,7 @@ that client believes:
 
 Below stands why it happened, what prevents it, and the line that replays it.
 
-The name's part after the slash is enough where no other race has it.`
+The part of the name after the slash is enough if no other race has it.`
 
 const showExamples = `  setnxlock race show getset/double-takeover
   setnxlock race show --step 5 double-takeover

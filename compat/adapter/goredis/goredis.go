@@ -10,6 +10,7 @@
 package goredis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -50,12 +51,15 @@ func exchange(c *redis.Conn) adapter.Exchange {
 		for i, cmd := range cmds {
 			sent[i] = p.Do(ctx, cmd...)
 		}
-		p.Exec(ctx) //nolint:errcheck // each command has its own error
+		_, failed := p.Exec(ctx)
 		replies := make([]any, len(cmds))
 		for i, cmd := range sent {
 			reply, err := cmd.Result()
-			if err != nil {
+			switch {
+			case err != nil:
 				reply = err
+			case reply == nil: // not answered: a nil of the server's is the error redis.Nil
+				return nil, notSent(cmp.Or(failed, errUnanswered))
 			}
 			if replies[i], err = value(reply); err != nil {
 				return nil, notSent(err)
@@ -64,6 +68,8 @@ func exchange(c *redis.Conn) adapter.Exchange {
 		return replies, nil
 	}
 }
+
+var errUnanswered = errors.New("setnxlock: go-redis has no reply, and no error")
 
 // value is a reply as redigo has it.
 func value(reply any) (any, error) {

@@ -134,11 +134,11 @@ func value(m *rueidis.RedisMessage, err error) (any, error) {
 
 // refusal restores an error of the server: the client has taken ERR off, but no other word.
 func refusal(text string) redis.Error {
-	e := redis.Error(text)
-	if answer.Known(e) == nil && !strings.HasPrefix(text, "WRONGTYPE ") {
-		e = "ERR " + e
+	word, _, _ := strings.Cut(text, " ")
+	if answer.Known(redis.Error(word)) == nil && word != "WRONGTYPE" {
+		text = "ERR " + text
 	}
-	return e
+	return redis.Error(text)
 }
 
 // notSent marks the client's errors from before it has a connection.

@@ -159,11 +159,27 @@ func replies(t *testing.T, open Open) {
 	if _, err := c.Do("INCR", "k"); !strings.HasPrefix(errText(err), "ERR value is not an integer") || c.Err() != nil {
 		t.Errorf("an error of the server: %v, and the connection %v", err, c.Err())
 	}
+	for _, text := range []string{"OOM full, on @user_script:1", "ERR DISCARD without MULTI"} {
+		if _, err := c.Do("EVAL", "return redis.error_reply(ARGV[1])", 0, "-"+text); errText(err) != text {
+			t.Errorf("an error that says %q: %v", text, err)
+		}
+	}
+	defer readonly(t, c)
 	c.Send("SET", "k", "w") //nolint:errcheck // Do tells
 	c.Send("INCR", "k")     //nolint:errcheck
 	all, err := redis.Values(c.Do(""))
 	if err != nil || len(all) != 2 || all[0] != "OK" {
 		t.Errorf("what was sent: %v, %v", all, err)
+	}
+}
+
+// readonly checks that a client which gives up a connection for READONLY makes no reply of it: the key k is there.
+func readonly(t *testing.T, c redis.Conn) {
+	if _, err := c.Do("EVAL", "return redis.error_reply(ARGV[1])", 0, "-READONLY no"); errText(err) != "READONLY no" {
+		t.Errorf("READONLY: %v", err)
+	}
+	if r, err := c.Do("GET", "k"); r == nil && err == nil {
+		t.Error("after READONLY, GET is answered nil")
 	}
 }
 

@@ -28,6 +28,8 @@ type conn struct {
 	in   []any          // replies that nobody has received
 	open *leg           // where a MULTI stands that was not sent together with its EXEC
 	err  error
+
+	cancelled bool // by the caller, who broke the legs: no server is suspected for that
 }
 
 // A leg is a connection to one server.
@@ -52,7 +54,9 @@ func (c *conn) leg(ctx context.Context, addr string) (*leg, error) {
 		if conn != nil {
 			conn.Close()
 		}
-		c.s.suspect(addr, c.number) // although ctx may have ended: steps can be shorter than a dead server's silence
+		if !limit.Cancelled(ctx) { // the time of a step can be shorter than a dead server's silence
+			c.s.suspect(addr, c.number)
+		}
 		return nil, err
 	}
 	l := &leg{Conn: conn, addr: addr}
@@ -63,7 +67,7 @@ func (c *conn) leg(ctx context.Context, addr string) (*leg, error) {
 // Close returns the connections.
 func (c *conn) Close() error {
 	for _, l := range c.legs {
-		if l.Err() != nil {
+		if l.Err() != nil && !c.cancelled {
 			c.s.suspect(l.addr, c.number)
 		}
 		wire.Close(l.Conn)
@@ -158,7 +162,7 @@ func (c *conn) flush(v via) error {
 		n := c.together(units)
 		replies, err := c.write(v, units[:n])
 		if err != nil {
-			c.err = err
+			c.err, c.cancelled = err, v.ctx != nil && limit.Cancelled(v.ctx)
 			return err
 		}
 		for _, r := range replies {
@@ -175,7 +179,7 @@ func (c *conn) fail(v via) error {
 	if c.err = c.Err(); c.err != nil {
 		return c.err // Close drops what is dead
 	}
-	c.err = limit.Cause(v.ctx)
+	c.err, c.cancelled = limit.Cause(v.ctx), limit.Cancelled(v.ctx)
 	for _, l := range c.legs {
 		wire.Drop(l.Conn)
 	}

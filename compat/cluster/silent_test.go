@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -136,6 +137,36 @@ func TestLockWaitsForElection(t *testing.T) {
 			t.Errorf("Lock, with nobody left: %v, want that at once, and no election", err)
 		}
 	})
+}
+
+// A step that its caller cancels, before it is sent or after that, says nothing about the master: nobody is asked for
+// the map.
+func TestCancelledStepsAskNobody(t *testing.T) {
+	var dials atomic.Int32
+	s := cluster.New(realredis.RunCluster(t).Addrs(), cluster.Options{Dial: func(ctx context.Context, addr string) (redis.Conn, error) {
+		dials.Add(1)
+		return redis.DialContext(ctx, "tcp", addr)
+	}})
+	defer s.Close()
+	for _, sent := range []bool{false, true} {
+		c := must.Get(s.Get(t.Context(), "list"))(t)
+		must.Get(c.Do("DEL", "list"))(t)
+		dials.Store(0)
+		ctx, cancel := context.WithCancel(t.Context())
+		if sent {
+			time.AfterFunc(10*time.Millisecond, cancel)
+		} else {
+			cancel()
+		}
+		if _, err := redis.DoContext(c, ctx, "BLPOP", "list", 0); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		c.Close()
+		must.Get(s.Get(t.Context(), "list"))(t).Close()
+		if n := dials.Load(); n != 1 {
+			t.Errorf("sent %v: %d connections, one to the master and the others for its map", sent, n)
+		}
+	}
 }
 
 // A master that wants another password answers: nobody is elected in its place, and a Lock does not wait for that.

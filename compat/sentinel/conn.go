@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -23,6 +24,8 @@ type conn struct {
 	s    *Source
 	m    *master
 	told time.Time // when the server last said that it is a master
+
+	broke atomic.Bool // it was seen that it did
 
 	mu  sync.Mutex
 	err error // not nil: it is closed
@@ -137,7 +140,9 @@ func (c *conn) ReceiveWithTimeout(d time.Duration) (any, error) {
 // believe returns a reply from the master. It closes the connection over any other.
 func (c *conn) believe(ctx context.Context, name string, reply any, err error) (any, error) {
 	if c.Err() != nil {
-		c.s.doubt(c.m)
+		if !c.broke.Swap(true) && !limit.Cancelled(ctx) {
+			c.s.doubt(c.m)
+		}
 		return reply, err
 	}
 	if e, ok := refusal(reply, err); ok {

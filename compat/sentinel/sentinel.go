@@ -212,7 +212,9 @@ func (s *Source) Get(ctx context.Context) (redis.Conn, error) {
 			if c, err = m.pool.GetContext(ctx); err == nil {
 				return safe.Pass(c), nil
 			}
-			s.doubt(m)
+			if !limit.Cancelled(ctx) {
+				s.doubt(m)
+			}
 			passes = true // the Sentinels have named it
 		}
 		switch { // what passes is told in words only: it must not look like a closed connection

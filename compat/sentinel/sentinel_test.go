@@ -15,6 +15,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/limit"
+	"github.com/setnxlock/setnxlock/compat/internal/wire"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"github.com/setnxlock/setnxlock/compat/sentinel"
 	"github.com/setnxlock/setnxlock/internal/must"
@@ -197,6 +198,25 @@ func (f *fakeSentinel) again(t *testing.T) {
 			t.Fatal("not asked again within a minute")
 		}
 		<-time.After(time.Millisecond)
+	}
+}
+
+// A step that its caller cancels says nothing about the master: no Sentinel is asked.
+func TestCancelledStepsAskNobody(t *testing.T) {
+	n, _ := newNetwork(t, "2.6")
+	all, addrs := sentinels(t, addr(0))
+	s := source(t, addrs, n, sentinel.Options{Clock: clock.NewMock()})
+	c := must.Get(s.Get(t.Context()))(t)
+	all[0].commands()
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(time.Millisecond, cancel)
+	if _, err := redis.DoContext(c, ctx, "BLPOP", "list", 0); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	wire.Close(c)
+	must.Get(s.Get(t.Context()))(t).Close()
+	if asked := all[0].commands(); len(asked) > 0 {
+		t.Errorf("the Sentinel was asked %q", asked)
 	}
 }
 

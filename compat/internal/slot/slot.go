@@ -81,13 +81,15 @@ func OwnerOf(key string) string {
 		name, _, _ := strings.Cut(key[at+1:], ":")
 		switch name {
 		case "fence", "waiters", "wake", "readers", "waiting", "queue", "next", "mutex", "limit":
-			if owner := key[:at]; Beside(owner, name) == key {
-				return owner
-			}
 		default:
-			if owner := key[:at]; numbers(name) && len(key) > len(owner)+1+len(name) && Beside(owner, name) == key {
-				return owner
+			if !numbers(name) || len(key) == at+1+len(name) {
+				continue
 			}
+		}
+		// A name ends with its key and three characters, or with a number of a few digits. Beside makes the others
+		// too slowly for a key of many colons.
+		if end := len(key) - at - 1 - len(name); (end < 12 || end == at+3) && Beside(key[:at], name) == key {
+			return key[:at]
 		}
 	}
 }

@@ -27,6 +27,16 @@ func FuzzBeside(f *testing.F) {
 	})
 }
 
+// OwnerOf makes few names for a key of many colons: names of locks come from users' input, and one that is in the slot of a
+// key with a brace takes thousands of tries to make.
+func TestOwnerOfManyColons(t *testing.T) {
+	for _, key := range []string{"{" + strings.Repeat(":fence", 300), "{}" + strings.Repeat(":7:", 300), strings.Repeat("}:wake:{", 300)} {
+		if n := testing.AllocsPerRun(1, func() { OwnerOf(key) }); n > 250_000 { // of the last few names alone
+			t.Errorf("%.20q… of %d bytes: %v allocations", key, len(key), n)
+		}
+	}
+}
+
 // OwnerOf knows a semaphore's limit and slots. A number behind a hash tag may be any program's key.
 func TestOwnerOfSlots(t *testing.T) {
 	for key, want := range map[string]string{

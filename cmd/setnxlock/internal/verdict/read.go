@@ -272,7 +272,7 @@ func (one *Content) composite(c *protocol.Conn, now time.Time, key string, lock 
 func slotOf(one Content) string {
 	n := strconv.Itoa(semaphore.Slot(one.Value))
 	for at := len(one.Key) - 1; at > 0 && n != "0"; at-- {
-		if strings.HasPrefix(one.Key[at:], ":"+n) && protocol.Aux(one.Key[:at], n) == one.Key {
+		if isBeside(one.Key, at, n) {
 			return one.Key[:at]
 		}
 	}
@@ -309,10 +309,17 @@ var beside = []string{"fence", "readers", "waiting", "queue", "next", "mutex", "
 func Beside(key string) (base, name string) {
 	for _, name := range beside {
 		for at := 1; at < len(key); at++ {
-			if strings.HasPrefix(key[at:], ":"+name) && protocol.Aux(key[:at], name) == key {
+			if isBeside(key, at, name) {
 				return key[:at], name
 			}
 		}
 	}
 	return "", ""
+}
+
+// isBeside reports whether key is protocol.Aux of its first bytes, and of name. Such a key ends with the first bytes and
+// three characters, or with a number of a few digits: Aux makes the others too slowly for a key of many colons.
+func isBeside(key string, at int, name string) bool {
+	end := len(key) - at - 1 - len(name)
+	return (end < 12 || end == at+3) && strings.HasPrefix(key[at:], ":"+name) && protocol.Aux(key[:at], name) == key
 }

@@ -17,11 +17,11 @@ import (
 //	MULTI; GETSET key T; EXEC
 //	                         nil: another was faster, and nothing was written
 //
-// With a pinned connection: one round trip for each step, two for a takeover:
+// With a pinned connection: two round trips for a takeover, and one for a release without an extension before it:
 //
 //	SETNX key T; WATCH key; GET key                   0, and an expired timestamp: as above
-//	MULTI; GETSET key T; EXEC; WATCH key; GET key     extended, or taken over
-//	MULTI; EXISTS key; DEL key; EXEC                  released; without EXISTS since 2.8.10
+//	MULTI; GETSET key T; EXEC; WATCH key; GET key     taken over
+//	MULTI; GET key; DEL key; EXEC                     released
 type Guarded struct{ Options }
 
 // Acquire makes one attempt to hold key until now+ttl. A stale now is safe: our lease gets

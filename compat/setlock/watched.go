@@ -16,11 +16,10 @@ import (
 //	MULTI; PEXPIRE key ttl; EXEC          nil: another was faster
 //	MULTI; DEL key; EXEC                  nil: another was faster
 //
-// With a pinned connection, one round trip for each:
+// With a pinned connection, one round trip for each, if there was no extension:
 //
 //	SET key token NX PX ttl; WATCH key; GET key
-//	MULTI; PEXPIRE key ttl; EXEC; WATCH key; GET key
-//	MULTI; EXISTS key; DEL key; EXEC      without EXISTS since 2.8.10
+//	MULTI; GET key; DEL key; EXEC
 //
 // Since Redis 5.0 a server over its maxmemory queues nothing in a MULTI: until it has room again, a
 // lock can be neither extended nor released, and ends with its TTL. Such a server still runs the

@@ -13,10 +13,10 @@ import (
 // Adopt takes up a lock that another process or goroutine has detached, or held when it died: token
 // is its [Lock.Token] at that moment. It extends the lease to ttl, which proves that it is ours,
 // draws a new fence if the algorithm has them, and puts a new token on the key if the algorithm can
-// (Traits.Rotates): whoever else has seen token, a second adopter or the former holder, then gets
-// [ErrLost]. It returns ErrLost if the key no longer holds token. After an [ErrUnknown] the key may
-// hold the new value of the extension: adopt with the [UnknownError]'s Lease.Value and, if that is
-// ErrLost, with token. A former holder that is still alive must not use the lock again.
+// (Traits.Rotates): any other client that has seen token, a second adopter or the former holder,
+// then gets [ErrLost]. It returns ErrLost if the key no longer holds token. After an [ErrUnknown]
+// the key may hold the new value of the extension: adopt with the [UnknownError]'s Lease.Value and,
+// if that is ErrLost, with token. A former holder that is still alive must not use the lock again.
 func (k *Locker) Adopt(ctx context.Context, key, token string, ttl time.Duration) (*Lock, error) {
 	start := k.now()
 	key, err := k.valid(key, ttl)

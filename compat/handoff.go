@@ -26,7 +26,7 @@ func (l *held) Handoff(ctx context.Context, ttl time.Duration) (*Lock, error) {
 	defer l.end()
 	start, old := l.k.now(), l.current()
 	renews := l.is((*lease.State).Renews)
-	if !l.k.abilities.Rotates && !l.is((*lease.State).Secret) {
+	if !l.k.abilities.Rotates && !l.is((*lease.State).Undisclosed) {
 		return nil, fmt.Errorf("setnxlock: %q: somebody knows the token, and this lock can't change it: %w", l.lease.Key, errors.ErrUnsupported)
 	}
 	next := old
@@ -73,7 +73,7 @@ func (l *held) is(f func(s *lease.State) bool) bool {
 // hold it any more.
 func (l *held) pass(ttl time.Duration, now time.Time) *unattached {
 	l.mu.Lock()
-	le, secret := believed(l.lease, &l.state), l.state.Secret()
+	le, undisclosed := believed(l.lease, &l.state), l.state.Undisclosed()
 	passes := l.state.On(lease.Event{Kind: lease.Pass, At: now}) == lease.OK
 	if passes {
 		l.k.scheduler.Remove(&l.item)
@@ -84,7 +84,7 @@ func (l *held) pass(ttl time.Duration, now time.Time) *unattached {
 		return nil
 	}
 	p := newUnattached(le, ttl, now)
-	if !secret {
+	if !undisclosed {
 		p.on(lease.Event{Kind: lease.Disclose}, le)
 	}
 	return p
@@ -102,7 +102,7 @@ func (k *Locker) inherit(ctx context.Context, q *queue.Queue[unattached], h *una
 	if h.state.FreshFor(ttl, now) { // for Options.Hold, too: a turn of this process is over after half a ttl
 		return nil
 	}
-	was, known := h.state.Claim(), !h.state.Secret()
+	was, known := h.state.Claim(), !h.state.Undisclosed()
 	next, err := k.extend(ctx, h, extension{ttl: ttl, rotate: known, redraw: true})
 	if err == nil && known && (next.Rotate || h.state.Claim().Value == was.Value) {
 		err = fmt.Errorf("setnxlock: %q: somebody knows the token, and it could not be changed: %w", h.lease.Key, errors.ErrUnsupported)

@@ -102,7 +102,7 @@ func (s *resolver) extend(ctx context.Context, h holder, x extension) (Grant, er
 			return l, h.over()
 		case lease.Doubt:
 			h.on(lease.Event{Kind: lease.Postpone, At: s.now()}, l)
-			return l, &UnknownError{Lease: l.Lease, Err: errDoubts}
+			return l, &UnknownError{Lease: l.Lease, Err: errTooManyUnknown}
 		}
 		step, done := s.step(ctx, x.ttl)
 		next, err := s.backend.Extend(step, s.now, l, x.ttl)
@@ -202,7 +202,7 @@ func notOurs(err error) bool { return errors.Is(err, ErrLost) || errors.Is(err, 
 
 var errTouched = fmt.Errorf("%w: an earlier extension has arrived late", ErrAborted)
 
-var errDoubts = errors.New("setnxlock: too many extensions whose outcome is unknown")
+var errTooManyUnknown = errors.New("setnxlock: too many extensions whose outcome is unknown")
 
 // read reads the key and tells h its value.
 func (s *resolver) read(ctx context.Context, h holder) (value string, err error) {

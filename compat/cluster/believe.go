@@ -31,8 +31,8 @@ func (s *Source) believe(ctx context.Context, addr string, asked time.Time) erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, silence)
 	defer cancel()
-	// Who denies it may not have heard yet that it was made one: it is asked again for a while. A map that is learnt from
-	// such a server would bring the master back that was replaced.
+	// A server that denies it may not know yet that addr was made a master: it is asked again for a while. A map from
+	// such a server would bring the replaced master back.
 	for began := time.Now(); ; {
 		if s.vouched(ctx, addr) {
 			return nil

@@ -297,8 +297,8 @@ func (s *Source) pool(addr string) (*redis.Pool, error) {
 	return p, nil
 }
 
-// suspect asks for a new map, from another server if possible: addr did not answer, or said that it can't serve. number
-// is that of the map which led there, so that many users who find the same map wrong learn it once.
+// suspect asks for a new map, from another server if possible: addr did not answer, or said that it can't serve.
+// number is that of the map that led there, so that many users of the same wrong map load a new one once.
 func (s *Source) suspect(addr string, number uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

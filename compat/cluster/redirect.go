@@ -147,12 +147,12 @@ func (c *conn) follow(v via, l *leg, asked time.Time, u unit, replies []any, inO
 // refusal returns the answer to a transaction that can't run where its WATCH stands, and so nowhere. It returns nil if
 // it can.
 func (c *conn) refusal(v via, l *leg, u unit) []any {
-	apart := len(c.watching()) > 1
+	severalKeys := len(c.watching()) > 1
 	switch {
-	case u.multi && apart:
+	case u.multi && severalKeys:
 		return c.aborted(v, u)
 	case u.multi && l.asking && !ofOneKey(u, c.watched()),
-		!u.multi && is(u.cmds[0], "MULTI") && (apart || l.asking): // its keys are not known yet
+		!u.multi && is(u.cmds[0], "MULTI") && (severalKeys || l.asking): // its keys are not known yet
 		return tryAgain(u)
 	}
 	return nil

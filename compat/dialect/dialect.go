@@ -220,8 +220,8 @@ func Lookup(name string) (Format, error) {
 	return Format{}, unknown(name)
 }
 
-// unknown is ErrUnknown of a name. What is near it is worked out for who reads it: a bridge asks about
-// each dialect, and most are nobody's.
+// unknown is ErrUnknown of a name. It looks for similar names only when its text is read: a bridge
+// asks about each dialect, and most names are nobody's.
 type unknown string
 
 func (u unknown) Error() string {

@@ -11,8 +11,8 @@ import (
 // An id is what a lease is known by: getsetlock's may have one value on several keys.
 type id struct{ key, value string }
 
-// A moved is what has become of a lease's parts while whoever has the lease keeps its Value:
-// an extension that did not reach a majority has put new values on some servers, or a server
+// A moved holds the changes to a lease's parts while its holder keeps the old Value: an
+// extension that did not reach a majority has put new values on some servers, or a server
 // has granted its part after a majority had.
 type moved struct {
 	value string

@@ -37,8 +37,8 @@ var (
 //
 // A reader can't become a writer: see [ErrUpgrade].
 func Downgrade(ctx context.Context, lock *compat.Lock, readers *compat.Locker, ttl time.Duration) (*compat.Lock, error) {
-	apart := func(r rune) bool { return strings.ContainsRune("*~^!|,", r) }
-	parts := strings.FieldsFunc(lock.Token(), apart) // of a quorum, or a set
+	separates := func(r rune) bool { return strings.ContainsRune("*~^!|,", r) }
+	parts := strings.FieldsFunc(lock.Token(), separates) // of a quorum, or a set
 	if !slices.ContainsFunc(parts, func(part string) bool { return strings.HasPrefix(part, writer) }) {
 		return nil, fmt.Errorf("%w: %q is not held by a writer of this package", protocol.ErrInvalid, lock.Key())
 	}

@@ -176,8 +176,8 @@ func taken(err error) bool {
 	return (errors.Is(err, protocol.ErrHeld) || errors.Is(err, protocol.ErrForeign)) && !errors.As(err, &other)
 }
 
-// take takes a slot as its lock does, and looks whether the limit was ours when it did. The lease of an unknown outcome says
-// nothing of How it was obtained: whoever finds its value has the limit to look at, see Extend.
+// take takes a slot as its lock does, and looks whether the limit was ours when it did. A lease of unknown outcome
+// has no How: a client that finds its value must look at the limit, see Extend.
 func (k Lock) take(c *protocol.Conn, now time.Time, key string, ttl time.Duration, n int, token string) (protocol.Lease, error) {
 	slot := slotOf(key, n)
 	beside := []protocol.Cmd{{"SETNX", limitOf(key), k.N}, keeps(key), {"GET", limitOf(key)}}

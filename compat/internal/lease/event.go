@@ -68,7 +68,7 @@ const (
 	// Verdict Read: this value or this fence can't be handed off; extend first, with new ones.
 	Handoff
 	// Pass: the release passes the lock to the next holder in this process. The next holder must extend the
-	// lease before relying on it, with a new value unless Secret.
+	// lease before relying on it, with a new value unless Undisclosed.
 	Pass
 	// Detach: the lock leaves the process with its value.
 	Detach

@@ -371,8 +371,8 @@ func (s *State) Passable(rotates bool, ttl time.Duration, now time.Time) bool {
 	return s.cause == None && len(s.unresolved) == 0 && (s.undisclosed || rotates) && s.Until().Sub(now) >= ttl/4
 }
 
-// Secret reports whether the value is known to the engine only.
-func (s *State) Secret() bool { return s.undisclosed }
+// Undisclosed reports whether the value is known to the engine only.
+func (s *State) Undisclosed() bool { return s.undisclosed }
 
 // Value returns the i-th value of ours that the key may hold, the likeliest first.
 func (s *State) Value(i int) (value string, ok bool) {

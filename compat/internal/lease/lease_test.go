@@ -380,9 +380,9 @@ func steps(v variant) map[string]func(w *world) {
 			}
 		},
 		"it is passed on by its release": func(w *world) {
-			c, secret := w.s.Claim(), w.s.Secret()
+			c, undisclosed := w.s.Claim(), w.s.Undisclosed()
 			if w.on(Pass, Claim{}, false) == OK {
-				if secret && slices.Contains(w.known, c.Value) {
+				if undisclosed && slices.Contains(w.known, c.Value) {
 					w.fail("a successor's value was known before it")
 				}
 				w.belongsToOther(c.Value)

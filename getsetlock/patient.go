@@ -51,11 +51,11 @@ func (p Patient) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.D
 }
 
 // Extend moves the end of l to now+ttl.
-func (p Patient) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
+func (p Patient) Extend(now time.Time, l protocol.Lease, ttl time.Duration, _ bool) (protocol.Lease, protocol.Change, error) {
 	if ttl > p.Lease {
 		return l, protocol.Change{}, fmt.Errorf("%w: a ttl of %v is longer than Patient.Lease, %v", protocol.ErrInvalid, ttl, p.Lease)
 	}
-	return p.extend(protocol.Watch, now, l, ttl, rotate)
+	return p.extend(protocol.Watch, now, l, ttl)
 }
 
 // Release deletes the key if it still has our time on it.

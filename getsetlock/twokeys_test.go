@@ -244,6 +244,26 @@ func TestTwoKeysMarginAndFence(t *testing.T) {
 	}
 }
 
+// An extension changes the value, whenever it comes and however often the value was changed before: to the waiters of a
+// Patient lock one that does not is none, and they remove the key.
+func TestPatientExtensionsShow(t *testing.T) {
+	for name, d := range getsetlock.Dialects() {
+		p := getsetlock.Patient{Options: getsetlock.Options{Dialect: d}, Lease: time.Minute}
+		l := must.Get(p.Options.Lease("k", noon, time.Minute))(t)
+		at := noon
+		for n := range 40 {
+			if n >= 20 {
+				at = at.Add(time.Duration(n) * 100 * time.Millisecond)
+			}
+			next, _, err := p.Extend(at, l, time.Minute, n < 20)
+			if err != nil || next.Value == l.Value {
+				t.Fatalf("%s: extension %d, %v later, leaves %q, %v", name, n, at.Sub(noon), next.Value, err)
+			}
+			l = next
+		}
+	}
+}
+
 // No lease of Patient's is longer than others wait for.
 func TestPatientExtendsNoLonger(t *testing.T) {
 	l := compat.Lease{Key: "k", Value: "1330862410.5"}

@@ -1,6 +1,7 @@
 package compat_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -39,7 +40,7 @@ type hall struct {
 
 func (w *world) hall(a protocol.Algorithm, o compat.Options) *hall {
 	h := &hall{world: w, net: new(faulty.Network)}
-	o.Clock = w.clock
+	o.Clock, o.Timeout = w.clock, cmp.Or(o.Timeout, time.Minute)
 	o.Rand = func() float64 { return 0 }
 	o.Observer = compat.Observer(func(e compat.Event) {
 		h.mu.Lock()

@@ -73,7 +73,7 @@ func (w watcher) next(t *testing.T) compat.Event {
 // renewing is a client that renews what it holds, and n locks of its.
 func (w *world) renewing(t *testing.T, a protocol.Algorithm, n int) ([]*compat.Lock, *faulty.Network, watcher) {
 	net, seen := new(faulty.Network), make(watcher, 10000)
-	k := compat.NewOn(w.through(net), a, compat.Options{Clock: w.clock, Observer: seen.Observe})
+	k := compat.NewOn(w.through(net), a, compat.Options{Timeout: time.Minute, Cleanup: time.Minute, Clock: w.clock, Observer: seen.Observe})
 	var locks []*compat.Lock
 	for i := range n {
 		locks = append(locks, try(t, k, fmt.Sprint("k", i)))

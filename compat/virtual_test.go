@@ -57,7 +57,7 @@ func (w *world) client(a protocol.Algorithm) (*compat.Locker, *faulty.Network) {
 // skewed returns a client whose clock is ahead by skew.
 func (w *world) skewed(a protocol.Algorithm, skew time.Duration) (*compat.Locker, *faulty.Network) {
 	net := new(faulty.Network)
-	o := compat.Options{NoRenew: true, Clock: ahead{w.clock, skew}, Rand: func() float64 { return 0 }}
+	o := compat.Options{Timeout: time.Minute, NoRenew: true, Clock: ahead{w.clock, skew}, Rand: func() float64 { return 0 }}
 	return compat.NewOn(w.through(net), a, o), net
 }
 

@@ -34,6 +34,9 @@ type Exchange func(ctx context.Context, cmds []protocol.Cmd) ([]any, error)
 // New returns a connection over exchange. end is called once, when the connection is closed and the
 // last exchange has ended; broken says that the client's connection must not be used again, because
 // replies may still arrive on it.
+//
+// Its Flush waits for the replies, without a limit but the Exchange's own. So an Algorithm of yours sends by Do or
+// [protocol.Conn.Pipe], which keep to Options.Timeout, as all locks of this module do.
 func New(exchange Exchange, end func(broken bool)) redis.Conn {
 	caught := func(ctx context.Context, cmds []protocol.Cmd) (replies []any, err error) {
 		defer safe.Catch(&err)

@@ -117,10 +117,11 @@ func (c *Conn) underWatch(tries int, keys []string, read []Cmd, decide func(repl
 		if err != nil {
 			return nil, err
 		}
-		if err = answer.First(replies[:1]); err != nil {
-			err = Refused.Mark(err) // only reads were sent beside it
-		} else {
+		switch err = answer.First(replies[:1]); {
+		case err == nil:
 			w, err = decide(replies[1:])
+		case answer.Proves(err): // a proxy's own words say nothing of the server
+			err = Refused.Mark(err)
 		}
 		if err != nil {
 			c.Unwatch()

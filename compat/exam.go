@@ -222,13 +222,13 @@ func (s *server) examine(ctx context.Context, key string, heard func()) (epoch u
 		}
 		proof := s.again(ctx, key, s.afresh, func(c *call) error {
 			_, err := c.Do("GET", key)
-			if answer.Refused(err) && !answer.Elsewhere(err) { // an answer all the same
+			if answer.Refused(err) && !answer.CannotServe(err) { // an answer all the same
 				return nil
 			}
 			return err
 		})
 		switch {
-		case answer.Elsewhere(proof): // it has no room for another client, …
+		case answer.CannotServe(proof): // it has no room for another client, …
 			return epoch, proof
 		case proof != nil:
 			return epoch, err

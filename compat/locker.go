@@ -85,7 +85,7 @@ func NewLocker(b Backend, o Options) *Locker {
 	k.scheduler.End = func(l *held, at time.Time) { l.on(lease.Event{Kind: lease.Tick, At: at}, Grant{}) }
 	if s := k.abilities.server; s != nil && err == nil {
 		s.keep(jobs)
-		if k.queues.Apart = s.inTurn(); jobs.Attended() && !jobs.Stands() { // else nobody would hear of it in time
+		if k.queues.NoHandOff = s.inTurn(); jobs.Attended() && !jobs.Stands() { // else nobody would hear of it in time
 			k.queues.Signals = s.signals(k.now, jobs.Pause, func(ctx context.Context) (context.Context, func()) { return k.step(ctx, o.Timeout) }, k.cleanup)
 		}
 	}

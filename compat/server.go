@@ -279,7 +279,7 @@ func (s *server) Release(ctx context.Context, now func() time.Time, l Grant) (er
 	defer t.abandon()
 	if t.c = s.pinned(ctx, l); t.c != nil {
 		_, err := t.c.Run(ch)
-		if t.end(err); protocol.OutcomeOf(t.err) != protocol.NotSent && !elsewhere(t.err) {
+		if t.end(err); protocol.OutcomeOf(t.err) != protocol.NotSent && !wrongServer(t.err) {
 			return t.err
 		}
 	}

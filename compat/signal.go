@@ -26,7 +26,7 @@ func silences(err error) time.Duration {
 		return 0
 	case answer.Closed(err):
 		return time.Second
-	case !errors.As(err, &refused), notNow, answer.Passes(err), answer.Elsewhere(err), answer.NotString(refused):
+	case !errors.As(err, &refused), notNow, answer.Passes(err), answer.CannotServe(err), answer.NotString(refused):
 		return 0
 	}
 	return longSilence

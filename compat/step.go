@@ -79,12 +79,12 @@ func (t *tries) next() bool {
 	for {
 		if t.n == 1 {
 			t.left = 1
-			if answer.Elsewhere(t.err) { // each idle connection may lead there
+			if answer.CannotServe(t.err) { // each idle connection may lead there
 				t.left += t.s.idle()
 			}
 		}
 		if t.n > 0 {
-			if t.left == 0 || !elsewhere(t.err) {
+			if t.left == 0 || !wrongServer(t.err) {
 				return false
 			}
 			t.left--
@@ -129,10 +129,10 @@ func (s *server) run(t tries, step func(*call) error) error {
 	return t.err
 }
 
-// elsewhere reports whether a step did nothing because its connection led to the wrong server.
-func elsewhere(err error) bool {
+// wrongServer reports whether a step did nothing because its connection led to the wrong server.
+func wrongServer(err error) bool {
 	o := protocol.OutcomeOf(err)
-	return (o == protocol.NotSent || o == protocol.Refused) && (answer.Redirected(err) || answer.Elsewhere(err))
+	return (o == protocol.NotSent || o == protocol.Refused) && (answer.Redirected(err) || answer.CannotServe(err))
 }
 
 // call gets a step its connection. It asks, before it borrows one, whether the context is done: redigo would kill a
@@ -239,7 +239,7 @@ func (s *server) stock(key string) *stock.Stock {
 	defer s.mu.Unlock()
 	g := s.group(key)
 	if s.stocks[g] == nil {
-		st := &stock.Stock{Most: s.keeps, Prompt: s.source.Bounded, Idle: s.source.Idle, Full: s.source.full, Epoch: s.source.Epoch}
+		st := &stock.Stock{Most: s.keeps, Bounded: s.source.Bounded, Idle: s.source.Idle, Full: s.source.full, Epoch: s.source.Epoch}
 		if s.jobs != nil {
 			st.Run, st.Still = s.jobs.Run, !s.jobs.Attended()
 		}

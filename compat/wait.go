@@ -276,7 +276,7 @@ func (w *wait) saw(held *HeldError) {
 		changed = w.holder != "" && w.holder != held.Value
 		w.holder = held.Value
 	}
-	w.k.queues.Elsewhere(w.ctx, w.queue, changed)
+	w.k.queues.TakenElsewhere(w.ctx, w.queue, changed)
 }
 
 // repair gives an end to a key after it stood unchanged without one for a ttl: its holder died before it set one

@@ -94,7 +94,7 @@ func (a *app) inspect(keys []string, asJSON bool) error {
 	case len(all) == 1:
 		return a.printJSON(keyJSON(all[0], now))
 	}
-	j := jsonSeveral{jsonKey: keyJSON(verdict.Together(v.key, all), now), Together: together(all)}
+	j := jsonSeveral{jsonKey: keyJSON(verdict.Together(v.key, all), now), Together: relation(all)}
 	for _, one := range all {
 		j.Keys = append(j.Keys, keyJSON(one, now))
 	}

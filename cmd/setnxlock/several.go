@@ -32,14 +32,14 @@ func statesPage(all []verdict.Verdict) string {
 		pages = append(pages, statePage(v))
 	}
 	if len(all) > 1 {
-		pages = append(pages, "together: "+together(all)+"\n")
+		pages = append(pages, "together: "+relation(all)+"\n")
 	}
 	return strings.Join(pages, "\n")
 }
 
-// together tells how several keys belong together: held as one or not, and the keys for which a run of all
+// relation tells how several keys belong together: held as one or not, and the keys for which a run of all
 // would wait.
-func together(all []verdict.Verdict) string {
+func relation(all []verdict.Verdict) string {
 	first := all[0]
 	free := func(v verdict.Verdict) bool { return v.Status == compat.StatusFree }
 	same, token := true, "the same token"

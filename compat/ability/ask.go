@@ -128,7 +128,7 @@ func (q *Asker) Prepare() (refused error) {
 // or not ready.
 func final(err error) bool {
 	r := answer.Known(err)
-	return r != nil && (r.Elsewhere || r.Passes)
+	return r != nil && (r.CannotServe || r.Passes)
 }
 
 // tells reports whether an error says more than "unknown command": it is forbidden, or the connection broke.

@@ -159,7 +159,7 @@ func (c *conn) flush(v via) error {
 		return c.fail(v)
 	}
 	for units := c.split(cmds); len(units) > 0; {
-		n := c.together(units)
+		n := c.unitsInOneWrite(units)
 		replies, err := c.write(v, units[:n])
 		if err != nil {
 			c.err, c.cancelled = err, v.ctx != nil && limit.Cancelled(v.ctx)
@@ -219,9 +219,9 @@ func (c *conn) split(cmds []protocol.Cmd) []unit {
 
 func is(m protocol.Cmd, name string) bool { return strings.EqualFold(m[0].(string), name) }
 
-// together counts the units that go out in one write: all, but where one of them may have to be done by another server
+// unitsInOneWrite counts the units that go out in one write: all, but where one of them may have to be done by another server
 // than its neighbour.
-func (c *conn) together(units []unit) int {
+func (c *conn) unitsInOneWrite(units []unit) int {
 	if len(c.legs) > 1 || c.s.isMoving(c.slot) {
 		return 1
 	}

@@ -36,7 +36,7 @@ type shards struct {
 	then    func()    // called before it breaks
 	stale   string    // one that still serves what it had, though another is master by now
 
-	apart bool // the commands of a write are run one by one, and something may happen in between
+	oneByOne bool // the commands of a write are run one by one, and something may happen in between
 
 	asked    func(cmds [][]any)  // called before commands run
 	answered func(replies []any) // called before their replies are sent
@@ -173,9 +173,9 @@ func (s *shards) dial(addr string) redis.Conn {
 		for len(write) > 0 {
 			n := len(write)
 			exec := slices.IndexFunc(write, func(cmd []any) bool { return cmd[0] == "EXEC" })
-			if s.apart && write[0][0] == "MULTI" {
+			if s.oneByOne && write[0][0] == "MULTI" {
 				n = 1 + max(0, exec)
-			} else if s.apart {
+			} else if s.oneByOne {
 				n = 1
 			}
 			replies = append(replies, s.run(addr, to, write[:n])...)
@@ -307,7 +307,7 @@ func TestSetsAcrossSlots(t *testing.T) {
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			s, source := newShards(t)
-			s.apart = true // what one command is refused says nothing of the next
+			s.oneByOne = true // what one command is refused says nothing of the next
 			k := compat.NewOn(source.Source(), a, compat.Options{NoRenew: true})
 			for i := range 20 {
 				key := multilock.Join(fmt.Sprint("a", i), fmt.Sprint("b", 7*i+1))
@@ -341,7 +341,7 @@ func TestReplacedWhileItIsChecked(t *testing.T) {
 			inBubble(t, test.name+"/"+a.name, func(t *testing.T) {
 				for moment := 1; ; moment++ {
 					s, source := newShards(t)
-					s.apart = true
+					s.oneByOne = true
 					k := compat.NewOn(source.Source(), a.new(false), compat.Options{NoRenew: true})
 					var n atomic.Int32 // commands; a wake-up is sent beside the test
 					var inside atomic.Bool

@@ -82,8 +82,8 @@ func (s *Source) inquire(number uint64, first string) *inquiry {
 	return i
 }
 
-// A told is what one server answered.
-type told struct {
+// A mapAnswer is what one server answered.
+type mapAnswer struct {
 	addr string
 	m    *slotMap
 	err  error
@@ -95,7 +95,7 @@ type told struct {
 func (s *Source) opinion(addrs []string) (*slotMap, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, silence)
 	defer cancel()
-	answers := make(chan told, len(addrs))
+	answers := make(chan mapAnswer, len(addrs))
 	next := time.NewTimer(0)
 	defer next.Stop()
 	var found *slotMap
@@ -109,7 +109,7 @@ func (s *Source) opinion(addrs []string) (*slotMap, error) {
 			if asked < len(addrs) {
 				go func(addr string) {
 					m, err := s.slotMap(ctx, addr)
-					answers <- told{addr, m, err}
+					answers <- mapAnswer{addr, m, err}
 				}(addrs[asked])
 				asked++
 				next.Reset(patience)

@@ -21,7 +21,7 @@ func TestStoodStillWhileItWasReplaced(t *testing.T) {
 				for at, n := 0, 1; at/3 <= n; at++ {
 					moment, hears := at/3, at/3+at%3 // 0: before it was sent anything
 					s, source := newShards(t)
-					s.apart = true
+					s.oneByOne = true
 					o := compat.Options{NoRenew: true, Timeout: time.Minute}
 					k := compat.NewOn(source.Source(), a.new(false), o)
 					lock, err := k.TryLock(t.Context(), key, time.Minute)

@@ -32,12 +32,12 @@ func (c *suite) unknown(t testing.TB) {
 		// TestFailedAttemptsAreUndoneOrUnknown.
 		release(t, ctx, c.taken(t, ctx, k, key, time.Minute))
 		lose()
-		c.told(t, ctx, k, key)
+		c.truthful(t, ctx, k, key)
 	})
 }
 
-// told runs acquire, extend and release over k. Each result must agree with the server.
-func (c *suite) told(t testing.TB, ctx context.Context, k *compat.Locker, key string) {
+// truthful runs acquire, extend and release over k. Each result must agree with the server.
+func (c *suite) truthful(t testing.TB, ctx context.Context, k *compat.Locker, key string) {
 	inspect := func() compat.State {
 		st := must.Get(c.client().Inspect(ctx, key))(t)
 		return st

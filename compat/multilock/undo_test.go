@@ -58,13 +58,13 @@ func TestAllIsUndone(t *testing.T) {
 	}
 }
 
-// told answers each key's release in its own way.
-type told struct {
+// fixedReplies answers each key's release in its own way.
+type fixedReplies struct {
 	compat.Backend
 	of map[string]error
 }
 
-func (b told) Release(_ context.Context, _ func() time.Time, l compat.Grant) error {
+func (b fixedReplies) Release(_ context.Context, _ func() time.Time, l compat.Grant) error {
 	return b.of[l.Key]
 }
 
@@ -80,7 +80,7 @@ func TestOneLostAndOneOpen(t *testing.T) {
 		{map[string]error{"a": compat.ErrLost, "c": errors.New("no answer")}, compat.ErrUnknown},
 		{map[string]error{"c": compat.ErrLost, "a": errors.New("no answer")}, compat.ErrUnknown},
 	} {
-		if err := (&inTurn{one: told{of: c.of}}).Release(t.Context(), time.Now, l); !errors.Is(err, c.want) {
+		if err := (&inTurn{one: fixedReplies{of: c.of}}).Release(t.Context(), time.Now, l); !errors.Is(err, c.want) {
 			t.Errorf("%v: %v, want %v", c.of, err, c.want)
 		}
 	}

@@ -194,7 +194,7 @@ const others = 4
 func (p *prober) one() bool {
 	looked := false
 	for range 2 {
-		if looked, p.r.Several = p.elsewhere(); p.r.Several == "" || p.err != nil {
+		if looked, p.r.Several = p.severalServers(); p.r.Several == "" || p.err != nil {
 			break
 		}
 		p.ask(p.dels()...)
@@ -208,8 +208,8 @@ func (p *prober) one() bool {
 	return p.r.Several == "" && p.err == nil
 }
 
-// elsewhere compares another connection with this one, and reports whether one was looked at.
-func (p *prober) elsewhere() (looked bool, why string) {
+// severalServers compares another connection with this one, and reports whether one was looked at.
+func (p *prober) severalServers() (looked bool, why string) {
 	mark, id := protocol.NewToken(), ""
 	if p.info != nil {
 		id = runID(p.ask(protocol.Cmd{"INFO"})[0])

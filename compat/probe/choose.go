@@ -109,7 +109,7 @@ func choose(ctx context.Context, source compat.Source, r Report, o Options) (c C
 		default: // if able, an ACL forbids the lock's own keys: other clients take it, so a weaker one is not the answer
 			return Choice{}, true, err
 		}
-		c := Choice{Algorithm: a, Name: l.Name, Why: why(l, r, o) + told(passed), Safe: l.Flaw == "", Passed: passed, Warnings: mixed(l, passed)}
+		c := Choice{Algorithm: a, Name: l.Name, Why: why(l, r, o) + passedOver(passed), Safe: l.Flaw == "", Passed: passed, Warnings: mixed(l, passed)}
 		if l.Several != nil {
 			c.Several = l.Several(with)
 		}
@@ -124,7 +124,7 @@ func choose(ctx context.Context, source compat.Source, r Report, o Options) (c C
 	default:
 		return Choice{}, contradicted, refuse(r, "it has no MULTI, so the fence and the lock can't be had together", "no fence")
 	}
-	why := "no lock is safe here" + told(passed)
+	why := "no lock is safe here" + passedOver(passed)
 	if n := len(passed); n > 0 {
 		why += fmt.Sprintf("; not even %s, because %s", passed[n-1].Name, passed[n-1].Why)
 	}
@@ -167,8 +167,8 @@ func refused(passed []Passed) (p Passed, found bool) {
 	return passed[i], true
 }
 
-// told explains the refusal, for the end of a sentence.
-func told(passed []Passed) string {
+// passedOver explains the refusal, for the end of a sentence.
+func passedOver(passed []Passed) string {
 	if p, found := refused(passed); found {
 		return fmt.Sprintf("; it is not %s, because %s", p.Name, p.Why)
 	}

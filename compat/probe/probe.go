@@ -204,7 +204,7 @@ type prober struct {
 func newProber(ctx context.Context, source compat.Source, o Options) *prober {
 	p := &prober{r: &Report{Answers: map[ability.Ability]ability.Answer{}}, o: o}
 	p.session = newSession(ctx, source, o.timeout(), "")
-	p.told = p.note
+	p.observe = p.note
 	p.scratch(o.beside() + protocol.NewToken())
 	return p
 }

@@ -33,7 +33,7 @@ type session struct {
 	broke error      // why the last of them did
 	err   error      // once set, nothing more is asked
 
-	told func(cmds []protocol.Cmd, replies []any) // if set, called with what was asked and answered
+	observe func(cmds []protocol.Cmd, replies []any) // if set, called with what was asked and answered
 }
 
 func newSession(ctx context.Context, source compat.Source, timeout time.Duration, key string) *session {

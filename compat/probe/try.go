@@ -125,8 +125,8 @@ func (c *conn) Do(name string, args ...any) (any, error) {
 		c.session.drop()
 		return nil, err
 	}
-	if c.session.told != nil {
-		c.session.told(c.sent, replies)
+	if c.session.observe != nil {
+		c.session.observe(c.sent, replies)
 	}
 	c.sent = nil
 	return answer.Do(name, replies)
@@ -148,8 +148,8 @@ func (c *conn) unanswered() error {
 	if errors.Is(c.broke, limit.ErrTimeout) {
 		e.Reply = silent
 	}
-	if c.session.told != nil {
-		c.session.told(c.sent, []any{e.Reply})
+	if c.session.observe != nil {
+		c.session.observe(c.sent, []any{e.Reply})
 	}
 	return e
 }

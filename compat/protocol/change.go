@@ -307,7 +307,7 @@ func (ch *Change) replaces() (value string, ok bool) {
 func holding(list []*task, replies []any) []*task {
 	n := 0
 	for i, s := range list {
-		if (wire.Seen{Get: replies[i]}).Holds(s.Value) {
+		if (wire.WatchReplies{Get: replies[i]}).Holds(s.Value) {
 			list[i], list[n] = list[n], s
 			n++
 			continue

@@ -120,7 +120,7 @@ func noFence(key string, why error) error {
 }
 
 // A Reading shows the key as a Write read it, after all its commands.
-type Reading struct{ of wire.Seen }
+type Reading struct{ of wire.WatchReplies }
 
 // Value returns the key's value; exists is false if there was no such key. The error is ErrForeign for a key
 // that is not a string, or the server's refusal.
@@ -186,7 +186,7 @@ func (c *Conn) Watch(key string) (value string, exists bool, err error) {
 	if err != nil {
 		return "", false, err
 	}
-	if value, exists, err = (Reading{wire.Seen{Watch: replies[0], Get: replies[1]}}).Value(key); err != nil {
+	if value, exists, err = (Reading{wire.WatchReplies{Watch: replies[0], Get: replies[1]}}).Value(key); err != nil {
 		c.Unwatch()
 	}
 	return value, exists, err

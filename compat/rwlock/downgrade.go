@@ -51,7 +51,7 @@ func Downgrade(ctx context.Context, lock *compat.Lock, readers *compat.Locker, t
 	}
 	l, err := readers.AdoptHandle(ctx, h, ttl)
 	if err != nil && !errors.Is(err, protocol.ErrLost) {
-		ctx, done := cleaning.Together(ctx)
+		ctx, done := cleaning.Group(ctx)
 		defer done()
 		readers.ReleaseHandle(ctx, h) //nolint:errcheck // it may have become the other
 		var unknown *protocol.UnknownError

@@ -21,9 +21,9 @@ import (
 // what was asked of it before it was replaced (any/failover).
 type conn struct {
 	redis.Conn
-	s    *Source
-	m    *master
-	told time.Time // when the server last said that it is a master
+	s         *Source
+	m         *master
+	confirmed time.Time // when the server last said that it is a master
 
 	broke atomic.Bool // it was seen that it did
 
@@ -52,7 +52,7 @@ func (c *conn) fit(ctx context.Context) error {
 	c.s.mu.Lock()
 	doubted := c.m.doubted
 	c.s.mu.Unlock()
-	if c.told.After(doubted) && c.s.o.Clock.Since(c.told) < c.s.o.Recheck {
+	if c.confirmed.After(doubted) && c.s.o.Clock.Since(c.confirmed) < c.s.o.Recheck {
 		return nil
 	}
 	return c.ask(ctx)
@@ -63,7 +63,7 @@ func (c *conn) fit(ctx context.Context) error {
 func (c *conn) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.s.o.Timeout)
 	defer cancel()
-	told := c.s.o.Clock.Now()
+	asked := c.s.o.Clock.Now()
 	b := bounded{c.Conn, ctx}
 	replies, err := protocol.NewConn(b).Pipe(protocol.Cmd{"ROLE"}, protocol.Cmd{"EXISTS", c.s.name})
 	if err != nil {
@@ -95,7 +95,7 @@ func (c *conn) ask(ctx context.Context) error {
 	if role != "master" && role != "" {
 		return &notMaster{c.m.addr, "is a " + role}
 	}
-	c.told = told
+	c.confirmed = asked
 	return nil
 }
 
@@ -202,5 +202,5 @@ func refusal(reply any, err error) (redis.Error, bool) {
 // master yet says IDONTKNOW.
 func passing(e redis.Error) bool {
 	r := answers.Known(e)
-	return r != nil && r.Elsewhere && r.Passes || strings.HasPrefix(string(e), "IDONTKNOW ")
+	return r != nil && r.CannotServe && r.Passes || strings.HasPrefix(string(e), "IDONTKNOW ")
 }

@@ -237,20 +237,20 @@ func (s *Source) at(addr string) *watcher {
 // forget drops each learnt Sentinel that does not answer, if none of the others tells of it any more. If none answers,
 // it may be we who are cut off. s.asking is held.
 func (s *Source) forget() {
-	told, answered := map[string]bool{}, false
+	named, answered := map[string]bool{}, false
 	for _, w := range s.watchers() {
 		if w.who == "" || w.failed.Load() {
 			continue
 		}
 		answered = true
 		for _, addr := range w.others {
-			told[addr] = true
+			named[addr] = true
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for addr, w := range s.learnt {
-		if answered && w.failed.Load() && !told[addr] && !s.closed {
+		if answered && w.failed.Load() && !named[addr] && !s.closed {
 			delete(s.learnt, addr)
 			s.asked.Go(w.hangUp) // a question may be under way
 		}

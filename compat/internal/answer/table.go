@@ -13,9 +13,9 @@ type Row struct {
 	word string // the first word of the reply
 	text string // the beginning of the reply, if its first word is ERR
 
-	// Elsewhere is true if this server can't serve us but another connection may lead to a server that can. The
+	// CannotServe is true if this server can't serve us but another connection may lead to a server that can. The
 	// connection is useless to every caller.
-	Elsewhere bool
+	CannotServe bool
 	// Passes is true if waiting helps.
 	Passes bool
 	// Remedy tells the user what to do. It is "" where Denied or the caller says so.
@@ -36,22 +36,22 @@ const (
 )
 
 var rows = []Row{
-	{word: "READONLY", Elsewhere: true, Passes: true, About: Replica, Remedy: "this is a replica: connect to its master"},
-	{word: "MASTERDOWN", Elsewhere: true, Passes: true, About: Replica,
+	{word: "READONLY", CannotServe: true, Passes: true, About: Replica, Remedy: "this is a replica: connect to its master"},
+	{word: "MASTERDOWN", CannotServe: true, Passes: true, About: Replica,
 		Remedy: "this is a replica that has lost its master: connect to the master"},
-	{text: "ERR link with MASTER is down", Elsewhere: true, Passes: true, About: Replica, // 2.2 and 2.4
+	{text: "ERR link with MASTER is down", CannotServe: true, Passes: true, About: Replica, // 2.2 and 2.4
 		Remedy: "this is a replica that has lost its master: connect to the master"},
-	{word: "LOADING", Elsewhere: true, Passes: true, Remedy: "it is loading its data: try again when it has"},
-	{word: "UNBLOCKED", Elsewhere: true, Passes: true, Remedy: "it became a replica: connect to its master"},
-	{text: "ERR max number of clients", Elsewhere: true, Passes: true,
+	{word: "LOADING", CannotServe: true, Passes: true, Remedy: "it is loading its data: try again when it has"},
+	{word: "UNBLOCKED", CannotServe: true, Passes: true, Remedy: "it became a replica: connect to its master"},
+	{text: "ERR max number of clients", CannotServe: true, Passes: true,
 		Remedy: "it has as many clients as its maxclients allows"},
 
-	{word: "NOAUTH", Elsewhere: true, About: Password, Remedy: "it asks for a password: AUTH"},
-	{text: "ERR operation not permitted", Elsewhere: true, About: Password, // before 2.8
+	{word: "NOAUTH", CannotServe: true, About: Password, Remedy: "it asks for a password: AUTH"},
+	{text: "ERR operation not permitted", CannotServe: true, About: Password, // before 2.8
 		Remedy: "it asks for a password: AUTH"},
-	{word: "WRONGPASS", Elsewhere: true, About: Password, Remedy: "it does not know this user with this password"},
-	{text: "ERR invalid password", Elsewhere: true, About: Password, Remedy: "it does not know this password"}, // before 6
-	{word: "DENIED", Elsewhere: true,
+	{word: "WRONGPASS", CannotServe: true, About: Password, Remedy: "it does not know this user with this password"},
+	{text: "ERR invalid password", CannotServe: true, About: Password, Remedy: "it does not know this password"}, // before 6
+	{word: "DENIED", CannotServe: true,
 		Remedy: "it is in protected mode: it serves its own machine alone until it has a password or a bind"},
 
 	{word: "BUSY", Passes: true, Remedy: "a script has run on it for too long: SCRIPT KILL, or wait"},
@@ -108,10 +108,10 @@ func Passes(err error) bool {
 	return r != nil && r.Passes
 }
 
-// Elsewhere reports whether an error reply comes from a server that can't serve us.
-func Elsewhere(err error) bool {
+// CannotServe reports whether an error reply comes from a server that can't serve us.
+func CannotServe(err error) bool {
 	r := Known(err)
-	return r != nil && r.Elsewhere
+	return r != nil && r.CannotServe
 }
 
 // Of returns the cause of an error reply, or "".

@@ -64,7 +64,7 @@ func listed(n map[string]int) string {
 // left are the keys without a TTL; with brought, a restart of the server may have brought them back.
 func (v *verdict) judge(r run, clients []*process, losses []history.Event, left []string, brought bool) error {
 	form, _ := formOf(r.Lock)
-	j := history.Judge{Fenced: r.Kind != five && form != inTurn, Margin: 500 * time.Millisecond, Prompt: followed(r.Kind)}
+	j := history.Judge{Fenced: r.Kind != five && form != inTurn, Margin: 500 * time.Millisecond, ExcusesAcknowledged: followed(r.Kind)}
 	v.Excused = map[string]int{}
 	events, calls, err := v.read(clients)
 	if err != nil {
@@ -242,7 +242,7 @@ func pieces(all []*history.Hold, j *history.Judge, most int) (pieces [][]*histor
 			last = h.Until
 		}
 		since := h.Asked
-		if j.Prompt {
+		if j.ExcusesAcknowledged {
 			since = h.Got
 		}
 		touched := j.Excuses("", h.Key, since, last)

@@ -86,8 +86,8 @@ func (c *Jobs) Operation(ctx context.Context) (_ context.Context, end func()) {
 	return o, o.end
 }
 
-// Together begins an operation of several calls. Each call must get the returned context unchanged.
-func Together(ctx context.Context) (_ context.Context, end func()) {
+// Group begins an operation of several calls. Each call must get the returned context unchanged.
+func Group(ctx context.Context) (_ context.Context, end func()) {
 	o := &Operation{Context: ctx}
 	return o, o.end
 }

@@ -94,11 +94,11 @@ func TestLimitAsTheContextEnds(t *testing.T) {
 	}
 }
 
-// Calls of Together share a limit. The context of an earlier call, such as a lock's, begins a new operation.
+// Calls of a Group share a limit. The context of an earlier call, such as a lock's, begins a new operation.
 func TestTogether(t *testing.T) {
 	mock, c, caller, cancel := start()
 	cancel()
-	both, end := Together(caller)
+	both, end := Group(caller)
 	defer end()
 	for n := range 2 {
 		op, end := c.Operation(both)

@@ -33,8 +33,8 @@ func slot(n, got, end int, id string, fence int64) []Event {
 	return s
 }
 
-// told appends a release with ErrLost, at a moment.
-func told(at int, s []Event) []Event {
+// reported appends a release with ErrLost, at a moment.
+func reported(at int, s []Event) []Event {
 	return append(s, Event{Op: Lost, ID: s[0].ID, At: ms(at), Until: s[0].Until, Text: "lease lost"})
 }
 
@@ -64,7 +64,7 @@ func TestJudge(t *testing.T) {
 	renewed[1].Until = ms(6000)
 	down := reads(99, 101, 200, "b", 5)
 	down[0].From = "a"
-	elsewhere := told(160, section("a", 0, 1, 150, 1))
+	elsewhere := reported(160, section("a", 0, 1, 150, 1))
 	elsewhere[3].Other = true
 	kept := Event{Op: Kept, ID: "a", At: ms(170), Until: ms(3001), Text: "Extend says nil"}
 	other := Event{Op: Forgot, Key: "k", Kind: Leak, At: ms(0), Until: ms(9999)}
@@ -113,8 +113,8 @@ func TestJudge(t *testing.T) {
 		{"two in one slot", all{slot(1, 1, 100, "a", 1), slot(1, 50, 200, "b", 2)}, "exclusion"},
 		{"a plain lock beside a semaphore", all{slot(1, 1, 100, "a", 1), section("b", 0, 50, 200, 2)}, "exclusion"},
 		{"a fence that falls in a slot", all{slot(1, 1, 100, "a", 2), slot(2, 101, 150, "b", 1), slot(1, 160, 200, "c", 2)}, "fencing"},
-		{"lost, and nobody took the slot", all{told(160, slot(1, 1, 150, "a", 1)), slot(2, 155, 180, "b", 2)}, "false loss"},
-		{"lost to another, in the slot", all{told(160, slot(1, 1, 150, "a", 1)), slot(2, 2, 180, "c", 1), slot(1, 155, 180, "b", 2)}, ""},
+		{"lost, and nobody took the slot", all{reported(160, slot(1, 1, 150, "a", 1)), slot(2, 155, 180, "b", 2)}, "false loss"},
+		{"lost to another, in the slot", all{reported(160, slot(1, 1, 150, "a", 1)), slot(2, 2, 180, "c", 1), slot(1, 155, 180, "b", 2)}, ""},
 
 		{"a fence that falls", all{section("a", 0, 1, 100, 2), section("b", 101, 102, 200, 2)}, "fencing"},
 		{"a fence that falls by a loss",
@@ -143,25 +143,25 @@ func TestJudge(t *testing.T) {
 		{"one that tells it later",
 			all{section("a", 0, 1, 98, 3), section("c", 0, 201, 202, 4), down}, "fencing"},
 
-		{"lost, and nobody took it", all{told(160, section("a", 0, 1, 150, 1))}, "false loss"},
-		{"lost when its time was up", all{told(3000, section("a", 0, 1, 150, 1))}, ""},
-		{"lost by a loss", all{told(160, section("a", 0, 1, 150, 1)), {forgot(155, 156)}}, "(false loss)"},
-		{"lost before a loss", all{told(160, section("a", 0, 1, 150, 1)), {forgot(170, 180)}}, "false loss"},
-		{"lost to another", all{told(160, section("a", 0, 1, 150, 1)), section("b", 155, 170, 180, 2)}, ""},
+		{"lost, and nobody took it", all{reported(160, section("a", 0, 1, 150, 1))}, "false loss"},
+		{"lost when its time was up", all{reported(3000, section("a", 0, 1, 150, 1))}, ""},
+		{"lost by a loss", all{reported(160, section("a", 0, 1, 150, 1)), {forgot(155, 156)}}, "(false loss)"},
+		{"lost before a loss", all{reported(160, section("a", 0, 1, 150, 1)), {forgot(170, 180)}}, "false loss"},
+		{"lost to another", all{reported(160, section("a", 0, 1, 150, 1)), section("b", 155, 170, 180, 2)}, ""},
 		{"lost to one that never learnt it",
-			all{told(160, section("a", 0, 1, 150, 1)), section("b", 400, 401, 410, 3)}, ""},
+			all{reported(160, section("a", 0, 1, 150, 1)), section("b", 400, 401, 410, 3)}, ""},
 		{"lost, and nobody took it until later",
-			all{told(160, section("a", 0, 1, 150, 1)), section("b", 400, 401, 410, 2)}, "false loss"},
+			all{reported(160, section("a", 0, 1, 150, 1)), section("b", 400, 401, 410, 2)}, "false loss"},
 		{"lost, as was observed",
-			all{{by(0, "Pa")}, told(160, section("a", 0, 1, 150, 1)), {gone(155, "Pb")}}, ""},
+			all{{by(0, "Pa")}, reported(160, section("a", 0, 1, 150, 1)), {gone(155, "Pb")}}, ""},
 		{"lost, which nobody observed",
-			all{{by(0, "Pa")}, told(160, section("a", 0, 1, 150, 1)), section("b", 155, 170, 180, 3)}, "false loss"},
+			all{{by(0, "Pa")}, reported(160, section("a", 0, 1, 150, 1)), section("b", 155, 170, 180, 3)}, "false loss"},
 		{"lost by its own process",
-			all{{by(0, "Pa")}, told(160, section("a", 0, 1, 150, 1)), {gone(155, "Pa")}}, "false loss"},
+			all{{by(0, "Pa")}, reported(160, section("a", 0, 1, 150, 1)), {gone(155, "Pa")}}, "false loss"},
 		{"lost by its own process, on another server", all{{by(0, "Pa")}, elsewhere, {gone(155, "Pa")}}, ""},
 
 		{"a loss that was told, and taken back",
-			all{told(160, section("a", 0, 1, 150, 1)), section("b", 155, 161, 180, 2), {kept}}, "loss not told"},
+			all{reported(160, section("a", 0, 1, 150, 1)), section("b", 155, 161, 180, 2), {kept}}, "loss not told"},
 		{"an extension that was no loss", all{section("a", 0, 1, 150, 1), {kept}}, ""},
 		{"gone, and its client believes",
 			all{{by(0, "Pa")}, section("a", 0, 1, 150, 1), {gone(100, "")}}, "loss not told"},
@@ -208,7 +208,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// With Prompt, a server's loss excuses verdicts about locks acknowledged before it. The moment of the
+// With ExcusesAcknowledged, a server's loss excuses verdicts about locks acknowledged before it. The moment of the
 // request does not count.
 func TestPrompt(t *testing.T) {
 	extended := section("a", 0, 1, 5000, 1)
@@ -224,7 +224,7 @@ func TestPrompt(t *testing.T) {
 		"extended after":              {extended, section("b", 60, 3500, 3600, 2), "false"},
 		"extended after, and before":  {extended, section("b", 60, 61, 200, 2), "true"},
 	} {
-		j, got := Judge{Fenced: true, Prompt: true}, ""
+		j, got := Judge{Fenced: true, ExcusesAcknowledged: true}, ""
 		for _, v := range j.Judged(slices.Concat(c.a, c.b, []Event{forgot(30, 40)})) {
 			got += fmt.Sprint(v.Excused)
 		}
@@ -237,7 +237,7 @@ func TestPrompt(t *testing.T) {
 // A lock without fences is judged by its other events: a fence of 0 is no violation, and a gap explains no loss.
 func TestUnfenced(t *testing.T) {
 	j := Judge{Margin: 500 * time.Millisecond}
-	got := fmt.Sprint(j.Judged(append(told(160, section("a", 0, 1, 150, 0)), section("b", 400, 401, 410, 9)...)))
+	got := fmt.Sprint(j.Judged(append(reported(160, section("a", 0, 1, 150, 0)), section("b", 400, 401, 410, 9)...)))
 	want := "[false loss: k: a was told that it had lost it, 2.841s before its time (lease lost), and nobody took it]"
 	if got != want {
 		t.Errorf("%s, want %s", got, want)

@@ -10,11 +10,11 @@ import (
 
 // A Judge takes the events of a history in their order.
 type Judge struct {
-	Fenced bool          // each hold has a fence
-	Margin time.Duration // a loss may be reported this long before the end of the lease: the client must stop in time
-	Grace  time.Duration // a context may outlive its lease this long
-	Prompt bool          // a server's loss excuses verdicts about locks that were acknowledged before it, not only requested
-	Found  func(Verdict)
+	Fenced              bool          // each hold has a fence
+	Margin              time.Duration // a loss may be reported this long before the end of the lease: the client must stop in time
+	Grace               time.Duration // a context may outlive its lease this long
+	ExcusesAcknowledged bool          // a server's loss excuses verdicts about locks that were acknowledged before it, not only requested
+	Found               func(Verdict)
 
 	keys  map[string]*key
 	holds map[string]*Hold
@@ -178,7 +178,7 @@ func (j *Judge) alone(h *Hold, others []*Hold) {
 		left := time.Duration(a.Over() - b.Got)
 		if a != b && !(a.Shared && b.Shared) && !a.judged && !b.judged && left > 0 && b.Got < b.Over() {
 			since := min(a.Asked, b.Asked)
-			if j.Prompt {
+			if j.ExcusesAcknowledged {
 				since = a.acknowledged(b.Got)
 			}
 			if most := min(a.Most, b.Most); most > 0 && a.Slot != b.Slot {
@@ -217,7 +217,7 @@ func (j *Judge) fences(k *key, i int) {
 		falls := !(o.Shared && h.Shared || o.Unplaced || h.Unplaced) && o.Slot == h.Slot && h.Fence <= o.Fence
 		if falls {
 			since := min(o.Asked, h.Asked)
-			if j.Prompt {
+			if j.ExcusesAcknowledged {
 				since = o.Got
 			}
 			j.found(Fencing, h, since, h.Got, "%s has fence %d, after %s's %d", h.ID, h.Fence, o.ID, o.Fence)

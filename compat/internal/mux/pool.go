@@ -212,7 +212,7 @@ func (p *Pool) do(ctx context.Context, m *Message, patience time.Duration, over 
 			break
 		}
 	}
-	if _, elsewhere := answer.Among(replies, answer.Elsewhere); elsewhere {
+	if _, useless := answer.Among(replies, answer.CannotServe); useless {
 		over.Retire()
 	}
 	return replies, over, err

@@ -65,10 +65,10 @@ func (qs *Queues[P]) forget(q *Queue[P]) {
 	}
 }
 
-// Elsewhere notes that a client elsewhere has the key: others do get their turns. changed says that the client
-// took the key after the head's last look. Elsewhere also finds out whether releases wake waiters: if they do,
+// TakenElsewhere notes that a client elsewhere has the key: others do get their turns. changed says that the client
+// took the key after the head's last look. TakenElsewhere also finds out whether releases wake waiters: if they do,
 // the ticket to be woken next changes with each release.
-func (qs *Queues[P]) Elsewhere(ctx context.Context, q *Queue[P], changed bool) {
+func (qs *Queues[P]) TakenElsewhere(ctx context.Context, q *Queue[P], changed bool) {
 	qs.mu.Lock()
 	c := q.contention
 	if c == nil || q.here != nil {

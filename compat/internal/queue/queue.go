@@ -21,13 +21,13 @@ var ErrClosed = errors.New("setnxlock: the Locker is closed")
 // Queues keeps the queues of one process: one for each key with waiters or a holder. A release passes a P on
 // to the next waiter. The zero Queues has no turns, and passes nothing on.
 type Queues[P any] struct {
-	Now     func() time.Time
-	Apart   bool                            // a release never passes the lock on
-	Pause   time.Duration                   // the shortest pause between two looks, a chance for others
-	Longest time.Duration                   // the longest pause between two looks
-	Undo    func(ctx context.Context, p *P) // releases a lock that was passed on, but found no waiter
-	Signals *Signals                        // nil: no release elsewhere wakes a waiter here
-	Run     func(inBackground func())
+	Now       func() time.Time
+	NoHandOff bool                            // a release never passes the lock on
+	Pause     time.Duration                   // the shortest pause between two looks, a chance for others
+	Longest   time.Duration                   // the longest pause between two looks
+	Undo      func(ctx context.Context, p *P) // releases a lock that was passed on, but found no waiter
+	Signals   *Signals                        // nil: no release elsewhere wakes a waiter here
+	Run       func(inBackground func())
 
 	mu   sync.Mutex
 	of   map[string]*Queue[P]
@@ -204,7 +204,7 @@ func (qs *Queues[P]) Wakeable(q *Queue[P], ttl time.Duration) (e *Entry[P], news
 	c := qs.contended(q)
 	if q.here == nil {
 		longest := qs.Longest
-		if qs.Apart {
+		if qs.NoHandOff {
 			longest = min(longest, inTurn*qs.Pause)
 		}
 		if qs.listens(q) {
@@ -257,7 +257,7 @@ func (qs *Queues[P]) Successor(h *Holder[P], able bool, ttl time.Duration, now t
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := h.queue
-	if q == nil || q.here != h || q.first == nil || !able || q.headed || qs.Apart {
+	if q == nil || q.here != h || q.first == nil || !able || q.headed || qs.NoHandOff {
 		return nil
 	}
 	c := q.contention

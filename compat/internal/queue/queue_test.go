@@ -594,7 +594,7 @@ func anyOrder(t *testing.T, r *rand.Rand, seed uint64) {
 // client whose turn has come.
 func TestPausesOfTurnsStayShort(t *testing.T) {
 	for apart, most := range map[bool]time.Duration{true: inTurn * 10 * time.Millisecond, false: 500 * time.Millisecond} {
-		qs := Queues[lock]{Now: time.Now, Apart: apart, Pause: 10 * time.Millisecond, Longest: 500 * time.Millisecond}
+		qs := Queues[lock]{Now: time.Now, NoHandOff: apart, Pause: 10 * time.Millisecond, Longest: 500 * time.Millisecond}
 		q, _, _, err := qs.Join("k", time.Minute)
 		if err != nil {
 			t.Fatal(err)

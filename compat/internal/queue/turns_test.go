@@ -109,12 +109,12 @@ func TestSilentHolders(t *testing.T) {
 		}
 		for _, name := range []string{"a", "b", "c"} {
 			next = name
-			qs.Elsewhere(t.Context(), q, true)
+			qs.TakenElsewhere(t.Context(), q, true)
 			if d := pause(); d < qs.Longest {
 				t.Errorf("%q is next now: it looks after %v", name, d)
 			}
 		}
-		qs.Elsewhere(t.Context(), q, true)
+		qs.TakenElsewhere(t.Context(), q, true)
 		if d := pause(); d > qs.Longest/2 {
 			t.Errorf("a holder went, and nobody was woken: it looks after %v", d)
 		}

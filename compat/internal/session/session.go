@@ -180,8 +180,8 @@ func (s *Session) judge(name string, reply any, err error) {
 		s.NotNow = e
 	}
 	s.Crossed = s.Crossed || answer.Crosses(err)
-	_, elsewhere := answer.Among([]any{reply}, answer.Elsewhere)
-	s.Useless = s.Useless || elsewhere || answer.Elsewhere(err)
+	_, useless := answer.Among([]any{reply}, answer.CannotServe)
+	s.Useless = s.Useless || useless || answer.CannotServe(err)
 	if answer.Known(err) != nil || !changes(name) || name == "EXEC" && err == nil && reply == nil {
 		return
 	}

@@ -41,7 +41,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 )
 
-// A Config describes one run. Draw makes a Config from a seed, and a test may change it before Run.
+// A Config describes one run. FromSeed makes a Config from a seed, and a test may change it before Run.
 type Config struct {
 	Seed uint64
 	Kind Kind
@@ -61,8 +61,8 @@ type Config struct {
 	Trace bool            // fill Report.Lines
 }
 
-// Draw returns the run of a seed.
-func Draw(seed uint64) Config {
+// FromSeed returns the run of a seed.
+func FromSeed(seed uint64) Config {
 	r := rand.New(rand.NewPCG(seed, 0x5e7))
 	c := Config{Seed: seed, Processes: 2 + r.IntN(3), Lockers: 1 + r.IntN(2), Workers: 1 + r.IntN(3), Keys: []int{1, 1, 2, 2, 6}[r.IntN(5)], Sections: 12}
 	kinds := Kinds()

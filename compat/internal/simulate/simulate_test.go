@@ -36,7 +36,7 @@ func TestSimulation(t *testing.T) {
 		if *forSo > 0 && time.Since(began) > *forSo || *forSo == 0 && n == *runs || *only && n == 1 || all.Runs > 0 && len(all.Broken) > 20 {
 			break
 		}
-		c := Draw(*seed + n**step)
+		c := FromSeed(*seed + n**step)
 		if *lock != "" {
 			k, ok := KindNamed(*lock)
 			if !ok {
@@ -157,7 +157,7 @@ func TestLongDeterministic(t *testing.T) {
 	const runs = 40
 	differ := 0
 	for s := range uint64(runs) {
-		c := Draw(s + 1000)
+		c := FromSeed(s + 1000)
 		c.Trace = true
 		first, again := numbered(Run(t, c).Lines), numbered(Run(t, c).Lines)
 		for i := range min(len(first), len(again)) {

@@ -24,13 +24,13 @@ type Get = func(ctx context.Context) (redis.Conn, error)
 
 // A Stock lends the connections of one server.
 type Stock struct {
-	Most   int           // limits the connections kept between two steps
-	Prompt bool          // a Get never outlasts its context
-	Idle   func() int    // counts, roughly, the connections available without a Dial; nil: not known
-	Full   func() bool   // reports whether the pool hands out no more until a connection comes back; nil: never
-	Epoch  func() uint64 // returns the server's epoch; nil: there is only one
-	Run    func(func())  // runs a function in the background; nil: go
-	Still  bool          // no time passes: a pinned connection has no age, and no other is kept
+	Most    int           // limits the connections kept between two steps
+	Bounded bool          // a Get never outlasts its context
+	Idle    func() int    // counts, roughly, the connections available without a Dial; nil: not known
+	Full    func() bool   // reports whether the pool hands out no more until a connection comes back; nil: never
+	Epoch   func() uint64 // returns the server's epoch; nil: there is only one
+	Run     func(func())  // runs a function in the background; nil: go
+	Still   bool          // no time passes: a pinned connection has no age, and no other is kept
 
 	mu        sync.Mutex
 	kept      []*Conn     // the oldest first
@@ -86,7 +86,7 @@ const (
 // Get returns a connection from the pool, brought by this get or by another step's. It returns an error if ctx
 // or its limit ends first.
 func (s *Stock) Get(ctx context.Context, get Get) (*Conn, error) {
-	if s.Prompt {
+	if s.Bounded {
 		epoch := s.epoch()
 		c, err := get(ctx)
 		if err != nil {

@@ -24,10 +24,10 @@ type Conn struct {
 	Asked   bool // the step has sent a command
 	Silent  bool // the step's time ran out
 
-	Waiter string // the client whose wait the step is part of; "": no wait
-	Pinned bool   // the connection has watched the key since it held the value that the step compares with
-	Pins   bool   // the algorithm's last write must end with a WATCH
-	Saw    Seen   // the key under that WATCH
+	Waiter string       // the client whose wait the step is part of; "": no wait
+	Pinned bool         // the connection has watched the key since it held the value that the step compares with
+	Pins   bool         // the algorithm's last write must end with a WATCH
+	Saw    WatchReplies // the key under that WATCH
 
 	Compares *Compares // the server's own compare-and-set; nil: not known
 
@@ -44,15 +44,15 @@ type Conn struct {
 	used   int     // the used part of single
 }
 
-// Seen holds the replies to WATCH and GET at the end of a write.
-type Seen struct{ Watch, Get any }
+// WatchReplies holds the replies to WATCH and GET at the end of a write.
+type WatchReplies struct{ Watch, Get any }
 
 // Watches reports whether the connection has watched the key since it held value: a GET after the WATCH
 // returned value. A WATCH without that proof may have begun too late (tx/unverified-watch).
-func (s Seen) Watches(value string) bool { return s.Watch == "OK" && s.Holds(value) }
+func (s WatchReplies) Watches(value string) bool { return s.Watch == "OK" && s.Holds(value) }
 
 // Holds reports whether the key held value.
-func (s Seen) Holds(value string) bool {
+func (s WatchReplies) Holds(value string) bool {
 	switch v := s.Get.(type) {
 	case []byte:
 		return string(v) == value
@@ -65,7 +65,7 @@ func (s Seen) Holds(value string) bool {
 // Begin begins a step over c.
 func (c *Conn) Begin(ctx context.Context) {
 	c.Asked, c.Silent, c.Heard, c.used = false, false, nil, 0
-	c.Pins, c.Saw = false, Seen{}
+	c.Pins, c.Saw = false, WatchReplies{}
 	c.within = limit.Of(ctx)
 	c.Anew()
 	c.until, c.began = limit.Until(ctx), limit.Now()

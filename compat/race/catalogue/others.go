@@ -69,7 +69,7 @@ var others = []struct {
 		tokens(tokened{take: halfQueued})},
 	{"other/late-lease", "SETNX, EXPIRE; counts its lease from the reply", tokens(tokened{take: lateLease})},
 	{"other/setnx-expire", "SETNX, EXPIRE of as many seconds as integer division leaves", tokens(tokened{})},
-	{"other/together", "SETNX and EXPIRE in one MULTI", tokens(tokened{take: together})},
+	{"other/together", "SETNX and EXPIRE in one MULTI", tokens(tokened{take: inOneMulti})},
 	{"other/setex-fallback", "SET NX PX, and SETEX where there is none (redlock-py, PR 12)",
 		tokens(tokened{take: setexFallback})},
 	{"other/getset-only", "GETSET, EXPIRE; ours if there was nothing (redis-semaphore)",

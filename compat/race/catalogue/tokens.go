@@ -207,9 +207,9 @@ func lateLease(c *protocol.Conn, now time.Time, l *protocol.Lease, ttl time.Dura
 	return err
 }
 
-// together puts SETNX and EXPIRE into one MULTI, so no crash can come between them: the EXPIRE runs
+// inOneMulti puts SETNX and EXPIRE into one MULTI, so no crash can come between them: the EXPIRE runs
 // for a refused client too.
-func together(c *protocol.Conn, _ time.Time, l *protocol.Lease, ttl time.Duration) error {
+func inOneMulti(c *protocol.Conn, _ time.Time, l *protocol.Lease, ttl time.Duration) error {
 	replies, err := c.Exec(protocol.Cmd{"SETNX", l.Key, l.Value}, protocol.Cmd{"EXPIRE", l.Key, int64(ttl / time.Second)})
 	if err == nil && replies[0] != int64(1) {
 		err = &protocol.HeldError{Key: l.Key}

@@ -9,8 +9,8 @@ import (
 	"github.com/setnxlock/setnxlock/internal/must"
 )
 
-// told is what a log of testdata says, and its steps.
-func told(t *testing.T, text string) (Log, string) {
+// logOf is what a log of testdata says, and its steps.
+func logOf(t *testing.T, text string) (Log, string) {
 	t.Helper()
 	log := must.Get(Read(text, Options{}))(t)
 	for _, e := range log.Trace.Events {
@@ -26,7 +26,7 @@ func read(t *testing.T, name string) string {
 
 // Redisson's hash locks are held, renewed over another connection and released; the field is the holder.
 func TestRedissonsFieldIsTheHolder(t *testing.T) {
-	log, says := told(t, read(t, "redisson.log"))
+	log, says := logOf(t, read(t, "redisson.log"))
 	want := `C1 held it from 0s to 11.9s, and released it.
 C2 held it from 12s, and has it at the end of the log: its lease lasts to 42s.
 As far as the log tells, no two clients held it at once, and nobody removed another's lock.`
@@ -56,13 +56,13 @@ func TestHashLocksAreCounted(t *testing.T) {
 	text := eval("000001", "1", a) + lua("000002", `"hincrby" "l" "`+a+`" "1"`) + lua("000003", `"pexpire" "l" "30000"`) +
 		eval("100001", "1", a) + lua("100002", `"hincrby" "l" "`+a+`" "1"`) + lua("100003", `"pexpire" "l" "30000"`) +
 		eval("200001", "1", a) + lua("200002", `"hexists" "l" "`+a+`"`) + lua("200003", `"hincrby" "l" "`+a+`" "-1"`) + lua("200004", `"pexpire" "l" "30000"`)
-	log, _ := told(t, text)
+	log, _ := logOf(t, text)
 	last := log.Trace.Events[len(log.Trace.Events)-1]
 	if log.Trace.Events[1].Server.Value != "«C1» ×2" || last.Server.Value != "«C1»" || last.Belief["C1"].State != race.Holds {
 		t.Errorf("taken twice: %+v", last)
 	}
 	forced := text + eval("300001", "2", b) + lua("300002", `"del" "l"`) + eval("400001", "2", b) + lua("400002", `"hincrby" "l" "`+b+`" "1"`) + lua("400003", `"pexpire" "l" "30000"`)
-	_, says := told(t, forced)
+	_, says := logOf(t, forced)
 	for _, want := range []string{"C2 removed the lock of C1 at 0.3s (step 4).", "Two held it: C1 and C2 from 0.4s to 30.2s (step 5)."} {
 		if !strings.Contains(says, want) {
 			t.Errorf("forceUnlock: no %q in\n%s", want, says)
@@ -70,14 +70,14 @@ func TestHashLocksAreCounted(t *testing.T) {
 	}
 	readers := eval("000001", "1", a) + lua("000002", `"hset" "l" "mode" "read"`) + lua("000003", `"hset" "l" "`+a+`" "1"`) + lua("000004", `"pexpire" "l" "30000"`) +
 		eval("100001", "2", b) + lua("100002", `"hget" "l" "mode"`) + lua("100003", `"hincrby" "l" "`+b+`" "1"`) + lua("100004", `"pexpire" "l" "30000"`)
-	if log, says := told(t, readers); log.Trace.Verdict.Violated != "" || len(log.Held) != 2 || len(log.Both) != 0 {
+	if log, says := logOf(t, readers); log.Trace.Verdict.Violated != "" || len(log.Held) != 2 || len(log.Both) != 0 {
 		t.Errorf("two readers: %s", says)
 	}
 }
 
 // The server's own compare-and-set is what the server made of it.
 func TestServersCompareAndSet(t *testing.T) {
-	log, says := told(t, read(t, "newcmds.log"))
+	log, says := logOf(t, read(t, "newcmds.log"))
 	if want := `C1 held it from 0s to 5s, and released it.
 C2 held it from 6s to 7.9s, and released it.
 As far as the log tells, no two clients held it at once, and nobody removed another's lock.`; says != want {
@@ -102,7 +102,7 @@ As far as the log tells, no two clients held it at once, and nobody removed anot
 1720000001.100000 [0 a:1] "SET" "l" "A" "IFEQ" "A" "GET" "EX" "20"
 1720000012.000000 [0 a:2] "SET" "l" "B" "NX" "PX" "10000"`: "C1 takes the lock.|C1 extends its lease.|C2 is refused: C1 holds the lock.",
 	} {
-		log, says := told(t, text)
+		log, says := logOf(t, text)
 		var whys []string
 		for _, e := range log.Trace.Events {
 			whys = append(whys, e.Why)
@@ -120,19 +120,19 @@ func TestUnknownCommandsAreNotJudged(t *testing.T) {
 1720000000.300000 [0 a:2] "DEL" "l"
 1720000000.400000 [0 a:3] "SET" "l" "C" "NX" "PX" "10000"
 `
-	log, says := told(t, text)
+	log, says := logOf(t, text)
 	if log.Trace.Verdict.Violated != "" || len(log.Both) != 0 || !strings.Contains(log.Unjudged, "NEWLOCK.GIVE") || !strings.Contains(log.Unjudged, "from step 2 on") ||
 		strings.Contains(says, "As far as the log tells") {
 		t.Errorf("%s", says)
 	}
-	if log, _ := told(t, strings.Replace(text, `"NEWLOCK.GIVE" "l" "B"`, `"SET" "l" "B" "IFDEQ" "0123456789abcdef"`, 1)); !strings.Contains(log.Unjudged, "IFDEQ") {
+	if log, _ := logOf(t, strings.Replace(text, `"NEWLOCK.GIVE" "l" "B"`, `"SET" "l" "B" "IFDEQ" "0123456789abcdef"`, 1)); !strings.Contains(log.Unjudged, "IFDEQ") {
 		t.Errorf("an option that it lacks: %q", log.Unjudged)
 	}
 }
 
 // What is none of MONITOR's lines is skipped and counted; a container's time stamp before a line hides nothing.
 func TestForeignLines(t *testing.T) {
-	log, says := told(t, read(t, "warned.log"))
+	log, says := logOf(t, read(t, "warned.log"))
 	if want := `C1 held it from 0s to 6s, and its lease ran out.
 C2 held it from 6.999s to 12.999s as far as it knows: C1 removed it at step 4.
 C1 removed the lock of C2 at 7.499s (step 4).
@@ -152,7 +152,7 @@ C1 removed the lock of C2 at 7.499s (step 4).
 		stamped.String(), named, "# a note\n" + classic + `1700000099.000000 [0 10.0.0.3:1] "SETNX" "lock.rep`, classic + `17000`,
 		strings.ReplaceAll(classic, "\n", "\r\n"),
 	} {
-		log, _ := told(t, text)
+		log, _ := logOf(t, text)
 		if log.Trace.Verdict != plain.Trace.Verdict || len(log.Trace.Events) != len(plain.Trace.Events) {
 			t.Errorf("%+v of %d steps, want %+v of %d:\n%s", log.Trace.Verdict, len(log.Trace.Events), plain.Trace.Verdict, len(plain.Trace.Events), text)
 		}
@@ -160,7 +160,7 @@ C1 removed the lock of C2 at 7.499s (step 4).
 			t.Errorf("a cut last line: %+v", log.Skipped)
 		}
 	}
-	if log, says := told(t, "# a note\n"+classic+`1700000099.000000 [0 10.0.0.3:1] "SETNX" "lock.rep`); log.Skipped.Lines != 2 || !strings.Contains(says, "the last line is cut off") {
+	if log, says := logOf(t, "# a note\n"+classic+`1700000099.000000 [0 10.0.0.3:1] "SETNX" "lock.rep`); log.Skipped.Lines != 2 || !strings.Contains(says, "the last line is cut off") {
 		t.Errorf("%+v %s", log.Skipped, says)
 	}
 }

@@ -21,7 +21,7 @@ func TestWay(t *testing.T) {
 		"classic":  {classic, 8},
 	} {
 		t.Run(name, func(t *testing.T) {
-			log, _ := told(t, x.text)
+			log, _ := logOf(t, x.text)
 			w := log.Way
 			if w == nil || w.Step != x.step {
 				t.Fatalf("%+v", w)

@@ -67,7 +67,7 @@ func (a *app) playCommand() *cobra.Command {
 		ValidArgsFunction: scenarioArgs,
 		Args:              cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			g := &game{Screen: screen.New(a.out), width: a.width(), told: map[string]bool{}}
+			g := &game{Screen: screen.New(a.out), width: a.width(), explained: map[string]bool{}}
 			var base race.Config
 			if len(args) == 1 {
 				race, err := scenario(args[0])
@@ -97,15 +97,15 @@ func (a *app) playCommand() *cobra.Command {
 // A game is one session: a schedule that grows and shrinks.
 type game struct {
 	screen.Screen
-	width    int
-	scenario *catalogue.Scenario // nil: any lock
-	same     bool                // the lock is the scenario's
-	c        race.Config         // with a scenario, only its objective is checked
-	all      race.Config         // the same, and whatever else may break
-	choices  []race.Choice
-	trace    race.Trace      // of the choices
-	over     bool            // the player wants to leave
-	told     map[string]bool // what keys do that have been explained
+	width     int
+	scenario  *catalogue.Scenario // nil: any lock
+	same      bool                // the lock is the scenario's
+	c         race.Config         // with a scenario, only its objective is checked
+	all       race.Config         // the same, and whatever else may break
+	choices   []race.Choice
+	trace     race.Trace      // of the choices
+	over      bool            // the player wants to leave
+	explained map[string]bool // what keys do that have been explained
 }
 
 // begin sets the game up.

@@ -153,8 +153,8 @@ func (g *game) faults() []string {
 		if keys == nil {
 			return
 		}
-		if !g.told[does] {
-			g.told[does] = true
+		if !g.explained[does] {
+			g.explained[does] = true
 			keys[len(keys)-1] += " (" + does + ")"
 		}
 		all = append(all, keys...)

@@ -270,7 +270,7 @@ func (r Remedy) String() string {
 		say("It takes no fault.")
 	}
 	if len(r.Besides) > 0 {
-		say("It breaks without %s, too.", either(r.Besides))
+		say("It breaks without %s, too.", alternatives(r.Besides))
 	}
 	switch {
 	case len(r.Survives) > 0:
@@ -279,7 +279,7 @@ func (r Remedy) String() string {
 		say("No other lock here survives it on %s: tried %s.", serverWords(r.Server), and(r.Falls))
 	}
 	if len(r.Survives) == 0 && len(faults) > 0 {
-		say("What helps is to keep %s away.", either(faults))
+		say("What helps is to keep %s away.", alternatives(faults))
 	}
 	return strings.Join(list, " ")
 }
@@ -299,8 +299,8 @@ func plural(n int, one, many string) string {
 	return many
 }
 
-func and(list []string) string    { return enumeration(list, "and") }
-func either(list []string) string { return enumeration(list, "or") }
+func and(list []string) string          { return enumeration(list, "and") }
+func alternatives(list []string) string { return enumeration(list, "or") }
 
 // enumeration writes a list in a sentence.
 func enumeration(list []string, word string) string {

@@ -19,12 +19,12 @@ import (
 // An Entry is a lock, and what the explorer knows of this module's beside that.
 type Entry struct {
 	Lock
-	Form    Form // where it keeps what it holds
-	servers int  // of a Quorum, how many
-	apart   bool // each client's is made otherwise: none is like another
-	NoFence bool // it has no fences to draw
-	Turns   bool // its waiters take turns, and a writer can go on as a reader
-	Pinned  int  // how many of a client's leases may pin their connections
+	Form     Form // where it keeps what it holds
+	servers  int  // of a Quorum, how many
+	distinct bool // each client's is made otherwise: none is like another
+	NoFence  bool // it has no fences to draw
+	Turns    bool // its waiters take turns, and a writer can go on as a reader
+	Pinned   int  // how many of a client's leases may pin their connections
 
 	beside string // its values stand on keys beside the key, of which this is the first; "": on the key
 }
@@ -57,7 +57,7 @@ var registry = sync.OnceValue(func() map[string]Entry {
 	}
 	for _, l := range broken.Published() {
 		e := Entry{Lock: Lock{Says: l.Says, Among: l.Shared, Most: l.Most, Bare: l.Bare, New: l.New}}
-		e.apart = l.Most > 0 // they rank by their tokens
+		e.distinct = l.Most > 0 // they rank by their tokens
 		if strings.HasPrefix(l.Name, "rw:") || l.Most > 0 {
 			e.Form, e.NoFence = Members, true
 		}
@@ -91,7 +91,7 @@ var registry = sync.OnceValue(func() map[string]Entry {
 		n    int
 		says string
 	}{"redlock": {3, "three"}, "redlock/five": {5, "five"}} {
-		all[name] = Entry{Form: Quorum, servers: x.n, apart: true, NoFence: true, Lock: Lock{Says: "a majority of " + x.says +
+		all[name] = Entry{Form: Quorum, servers: x.n, distinct: true, NoFence: true, Lock: Lock{Says: "a majority of " + x.says +
 			" servers, each with set:lua; asked one after the other, each client begins with a different one"}}
 	}
 	for _, name := range Pinnable {

@@ -235,7 +235,7 @@ func (c *Setup) Stands() string {
 
 // Alike reports whether two clients differ in nothing but their name.
 func (c *Setup) Alike(i, j int) bool {
-	return i == j || c.SkewOf(i) == c.SkewOf(j) && c.Runs(i) == c.Runs(j) && !c.Entry(i).apart
+	return i == j || c.SkewOf(i) == c.SkewOf(j) && c.Runs(i) == c.Runs(j) && !c.Entry(i).distinct
 }
 
 // Checks reports whether an invariant is to be checked.

@@ -54,8 +54,8 @@ func (g Classic) takeover(c *protocol.Conn, now time.Time, l protocol.Lease, hel
 
 // Extend moves the end of l to now+ttl. Its GET is for a client that has lost its lease to another
 // whose clock is fast: it then writes nothing.
-func (g Classic) Extend(now time.Time, l protocol.Lease, ttl time.Duration, _ bool) (protocol.Lease, protocol.Change, error) {
-	return g.extend(protocol.Unguarded, now, l, ttl)
+func (g Classic) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
+	return g.extend(protocol.Unguarded, now, l, ttl, rotate)
 }
 
 // Release reads the key and deletes it if it is ours. If another client takes the lock in between,

@@ -73,17 +73,20 @@ func (o Options) Lease(key string, now time.Time, ttl time.Duration) (protocol.L
 	}, nil
 }
 
-// Extended returns the lease that an extension at now makes of l. Locks made of this one call it. The value is always a
-// new one. In a dialect without an owner the time on the key is then a unit later than the one before it, for up to a
-// quarter of ttl: else a second client could adopt the lock by a value that an earlier one came with, and a [Patient]
-// waiter would take the extension for none.
-func (o Options) Extended(now time.Time, l protocol.Lease, ttl time.Duration) (protocol.Lease, error) {
+// Extended returns the lease that an extension at now makes of l. Locks made of this one call it. With rotate the value
+// is a new one, also in a dialect without an owner and within one of its units: the time on the key is then a unit
+// later, and a further extension does not take that unit back. Else a second client could adopt the lock by the value
+// that an earlier one came with. The units may add up to a quarter of ttl.
+func (o Options) Extended(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, error) {
 	next, err := o.Lease(l.Key, now, ttl)
 	d := o.Dialect.orFloat()
 	was, _ := d.Parse(l.Value)
 	until, _ := d.Parse(next.Value)
 	if ahead := was.Sub(until); err == nil && next.Ambiguous && ahead >= 0 && ahead <= max(d.Unit, ttl/4) {
-		next.Value = d.Format(now.Add(ttl+ahead+d.Unit), o.Nonce)
+		if rotate {
+			ahead += d.Unit
+		}
+		next.Value = d.Format(now.Add(ttl+ahead), o.Nonce)
 	}
 	next.Fence, next.How = l.Fence, l.How
 	return next, err
@@ -134,8 +137,8 @@ func took(l *protocol.Lease, w *protocol.Written, err error) error {
 
 // extend returns the longer lease, and the change that writes its time. A lease without a fence draws one: it was
 // adopted, or its number was lost with the reply.
-func (o Options) extend(by protocol.Condition, now time.Time, l protocol.Lease, ttl time.Duration) (protocol.Lease, protocol.Change, error) {
-	next, err := o.Extended(now, l, ttl)
+func (o Options) extend(by protocol.Condition, now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
+	next, err := o.Extended(now, l, ttl, rotate)
 	return next, protocol.Change{If: by, Key: l.Key, Value: l.Value, Do: []protocol.Cmd{{"GETSET", l.Key, next.Value}}, TakeFence: o.Fence && l.Fence == 0}, err
 }
 

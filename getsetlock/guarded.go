@@ -66,8 +66,8 @@ func (g Guarded) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.D
 }
 
 // Extend moves the end of l to now+ttl.
-func (g Guarded) Extend(now time.Time, l protocol.Lease, ttl time.Duration, _ bool) (protocol.Lease, protocol.Change, error) {
-	return g.extend(protocol.Watch, now, l, ttl)
+func (g Guarded) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
+	return g.extend(protocol.Watch, now, l, ttl, rotate)
 }
 
 // Release deletes the key if it still has our time on it. It may come late: a client that

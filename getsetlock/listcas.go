@@ -64,8 +64,8 @@ func (g ListCAS) takeover(c *protocol.Conn, l protocol.Lease, held string) (prot
 }
 
 // Extend moves the end of l to now+ttl.
-func (g ListCAS) Extend(now time.Time, l protocol.Lease, ttl time.Duration, _ bool) (protocol.Lease, protocol.Change, error) {
-	return g.extend(protocol.ListCAS, now, l, ttl)
+func (g ListCAS) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
+	return g.extend(protocol.ListCAS, now, l, ttl, rotate)
 }
 
 // Release deletes the key if it still has our time on it. It may come late: a client that

@@ -91,8 +91,8 @@ func unit(millis bool) time.Duration {
 
 // Extend moves the end of our lease to now+ttl, on the key and in its TTL. If the key has expired unnoticed since the
 // GET (before Redis 6.0.9), it is made again: no other client has had it, or EXEC would have failed.
-func (b OneKey) Extend(now time.Time, l protocol.Lease, ttl time.Duration, _ bool) (protocol.Lease, protocol.Change, error) {
-	next, err := b.Extended(now, l, ttl)
+func (b OneKey) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
+	next, err := b.Extended(now, l, ttl, rotate)
 	if err != nil {
 		return l, protocol.Change{}, err
 	}

@@ -69,8 +69,8 @@ func (g GetSetClassic) takeover(c *protocol.Conn, now time.Time, keys []string, 
 
 // Extend moves the end of l to now+ttl, on all keys. Its GETs are for a client that has lost a key
 // to another whose clock is fast: it must not overwrite that client's time.
-func (g GetSetClassic) Extend(now time.Time, l protocol.Lease, ttl time.Duration, _ bool) (protocol.Lease, protocol.Change, error) {
-	keys, next, draws, err := restamp(g.Options, now, l, ttl)
+func (g GetSetClassic) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
+	keys, next, draws, err := restamp(g.Options, now, l, ttl, rotate)
 	return next, protocol.Change{Key: l.Key, Value: l.Value, TakeFence: draws, Custom: func(c *protocol.Conn) ([]any, error) {
 		all, err := read(c, keys)
 		if err == nil {

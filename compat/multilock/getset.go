@@ -53,8 +53,8 @@ func (g GetSet) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.Du
 }
 
 // Extend moves the end of l to now+ttl, on all keys.
-func (g GetSet) Extend(now time.Time, l protocol.Lease, ttl time.Duration, _ bool) (protocol.Lease, protocol.Change, error) {
-	keys, next, draws, err := restamp(g.Options, now, l, ttl)
+func (g GetSet) Extend(now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (protocol.Lease, protocol.Change, error) {
+	keys, next, draws, err := restamp(g.Options, now, l, ttl, rotate)
 	return next, protocol.Change{Key: l.Key, Value: l.Value, TakeFence: draws, Custom: func(c *protocol.Conn) ([]any, error) {
 		replies, err := ifAllHold(c, keys, l.Value, write("MSET", keys, next.Value, draws)...)
 		if err != nil {

@@ -22,9 +22,9 @@ func stamp(o getsetlock.Options, key string, now time.Time, ttl time.Duration) (
 
 // restamp returns the keys and the next lease of an extension of l. draws asks for a fence, which l lacks: l was
 // adopted, or its number was lost with the reply.
-func restamp(o getsetlock.Options, now time.Time, l protocol.Lease, ttl time.Duration) (keys []string, next protocol.Lease, draws bool, err error) {
+func restamp(o getsetlock.Options, now time.Time, l protocol.Lease, ttl time.Duration, rotate bool) (keys []string, next protocol.Lease, draws bool, err error) {
 	if keys, err = lockable(l.Key); err == nil {
-		next, err = o.Extended(now, l, ttl)
+		next, err = o.Extended(now, l, ttl, rotate)
 	}
 	return keys, next, o.Fence && l.Fence == 0, err
 }

@@ -95,3 +95,34 @@ func TestEarly(t *testing.T) {
 		}
 	}
 }
+
+// A step that a caller cancelled says nothing about a server. One that ran out of time may, also where another
+// context passes its end on.
+func TestCancelledOrRanOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cancelled, cancel := context.WithCancelCause(t.Context())
+		cancel(errors.New("enough"))
+		late, done := context.WithTimeout(t.Context(), time.Second)
+		defer done()
+		step, end := Within(t.Context(), clock.New(), time.Second)
+		defer end()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		for name, c := range map[string]struct {
+			ctx  context.Context
+			want bool
+		}{"the caller's": {cancelled, true}, "a deadline": {late, false}, "a limit": {step, false}, "none": {t.Context(), false}} {
+			if got := Cancelled(c.ctx); got != c.want {
+				t.Errorf("%s: %v", name, got)
+			}
+			if c.ctx.Err() == nil {
+				continue
+			}
+			passed, pass := context.WithCancelCause(t.Context())
+			pass(As(c.ctx))
+			if got := Cancelled(passed); got != c.want {
+				t.Errorf("%s, passed on: %v", name, got)
+			}
+		}
+	})
+}

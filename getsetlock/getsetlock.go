@@ -121,6 +121,9 @@ func (o Options) setnx(c *protocol.Conn, l *protocol.Lease, pins bool) (w protoc
 	if len(w.Done) > 0 && w.Done[0] == int64(0) {
 		return w, false, nil
 	}
+	if w.Done == nil && err == nil { // a WATCH from before: EXEC ran nothing
+		err = protocol.ErrAborted
+	}
 	return w, err == nil, took(l, &w, err)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat/protocol"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/internal/steps"
+	"github.com/setnxlock/setnxlock/txlock"
 )
 
 const ttl = 10 * time.Second
@@ -184,6 +185,28 @@ func TestFenceNeedsMulti(t *testing.T) {
 	}
 	if err := (getsetlock.Guarded{}).Traits().Check(steps.Dial(oldredis.Run(t, "2.0")), "k"); !errors.Is(err, protocol.ErrUnsafeServer) {
 		t.Errorf("guarded on 2.0: %v", err)
+	}
+}
+
+// A SETNX whose EXEC ran nothing, since something was watched before, takes nothing.
+func TestAbortedAttempt(t *testing.T) {
+	for name, lock := range map[string]protocol.Algorithm{
+		"classic": getsetlock.Classic{Options: options(true)}, "guarded": getsetlock.Guarded{Options: options(true)},
+		"listed": getsetlock.ListCAS{Options: options(true)}, "patient": getsetlock.Patient{Options: options(true), Lease: time.Hour},
+		"two keys": getsetlock.TwoKeys{Fence: true}, "txlock": txlock.Classic{Options: txlock.Options{Fence: true}},
+	} {
+		s := oldredis.Run(t, "2.4")
+		c := steps.Dial(s)
+		if _, _, err := c.Watch("other"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Dial().Do("SET", "other", "x"); err != nil {
+			t.Fatal(err)
+		}
+		_, err := lock.Acquire(c, time.Now(), "k", time.Minute)
+		if !errors.Is(err, protocol.ErrAborted) {
+			t.Errorf("%s: %v, want %v", name, err, protocol.ErrAborted)
+		}
 	}
 }
 

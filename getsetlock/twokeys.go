@@ -1,6 +1,7 @@
 package getsetlock
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -46,8 +47,8 @@ func (t TwoKeys) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.D
 	owner, deadline := dialect.Pair(key)
 	for try := 0; try < 2; try++ {
 		w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{{"MSETNX", owner, l.Value, deadline, until}}, TakeFence: t.Fence})
-		if err != nil {
-			return l, err
+		if w.Done == nil || err != nil {
+			return l, cmp.Or(err, protocol.ErrAborted) // a WATCH from before: EXEC ran nothing
 		}
 		if w.Done[0] == int64(1) {
 			l.Fence = w.Fence // the number of a refused attempt is older than that of the next client

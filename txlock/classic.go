@@ -1,6 +1,7 @@
 package txlock
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/dialect"
@@ -35,8 +36,8 @@ func (k Classic) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.D
 	// The EXPIRE must not stand in the same MULTI: it would run for a refused attempt too and
 	// move the holder's end.
 	w, err := c.Write(key, protocol.Write{Do: []protocol.Cmd{{"SETNX", key, l.Value}}, TakeFence: k.Fence})
-	if err != nil {
-		return l, err
+	if w.Done == nil || err != nil {
+		return l, cmp.Or(err, protocol.ErrAborted) // a WATCH from before: EXEC ran nothing
 	}
 	if w.Done[0] != int64(1) {
 		return l, &protocol.HeldError{Key: key}

@@ -33,8 +33,7 @@ type TwoKeys struct {
 	// Margin is how long after its deadline we wait before we take over another client's lock.
 	Margin time.Duration
 
-	// Owner returns the owner of the next acquisition, unique to it. nil: host-RANDOM:pid, which
-	// the gem reads as its own host:pid.
+	// Owner returns the next acquisition's owner, unique to it. nil: host-RANDOM:pid, to the gem a host:pid.
 	Owner func() string
 }
 

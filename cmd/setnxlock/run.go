@@ -378,6 +378,7 @@ func (a *app) waitFor(ctx, waiting context.Context, p *deployment, keys []string
 	if err := a.nested(waiting, t); err != nil {
 		return nil, err
 	}
+	t.owner = a.owner.text()
 	looking, stop := context.WithCancel(ctx)
 	var looker sync.WaitGroup
 	looker.Go(func() { line.watch(looking, t) })

@@ -25,6 +25,7 @@ type target struct {
 	says  string                                           // the keys for people
 	asked []string                                         // the keys as they were given
 	keys  []string                                         // and as they stand on the server, in that order
+	owner string                                           // as the tokens of this run name it
 	looks func(context.Context) ([]verdict.Verdict, error) // at each key that can be looked at by itself
 	other func(context.Context) string                     // what other clients' --limit has to do with it
 }

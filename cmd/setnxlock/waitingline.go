@@ -121,9 +121,9 @@ func (l *waitingLine) watch(ctx context.Context, t *target) {
 		all, err := t.looks(ctx)
 		v, what := t.keepsOut(all)
 		switch who := what + holderOf(v); {
-		case err != nil || v.Status == protocol.StatusFree:
+		case err != nil || v.Status == protocol.StatusFree || v.Owner != "" && v.Owner == t.owner:
 			last = ""
-			next.Reset(lookEvery) // it is between two holders, or not to be seen
+			next.Reset(lookEvery) // it is between two holders, not to be seen, or ours, as Lock will tell
 			continue
 		case who != last:
 			last, since = who, time.Now()

@@ -15,7 +15,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// of returns the error reply that err is or wraps.
+// of finds the error reply in the chain of err.
 func of(err error) (redis.Error, bool) {
 	switch err := err.(type) {
 	case nil: // errors.As would allocate in the most frequent case
@@ -70,8 +70,7 @@ func Refused(err error) bool {
 	return ok
 }
 
-// NotNow returns the error reply of a cluster's server that did not run a command because the slot
-// moves or has no master. Another server will run the command, or the same one later. The Source of
+// NotNow returns a cluster server's refusal for a slot on the move or without a master. Another server will run the command, or the same one later. The Source of
 // a cluster has already followed every redirection that it could.
 func NotNow(err error) (redis.Error, bool) {
 	e, ok := of(err)
@@ -85,7 +84,7 @@ func NotNow(err error) (redis.Error, bool) {
 	return "", false
 }
 
-// Crosses reports whether a cluster's server refused a command that names keys of several slots.
+// Crosses reports whether a cluster's server refused a command over keys of several slots.
 func Crosses(err error) bool {
 	e, _ := of(err)
 	return strings.HasPrefix(string(e), "CROSSSLOT")

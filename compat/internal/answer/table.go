@@ -108,7 +108,7 @@ func Passes(err error) bool {
 	return r != nil && r.Passes
 }
 
-// CannotServe reports whether an error reply comes from a server that can't serve us.
+// CannotServe reports whether an error reply means: this server can't serve us.
 func CannotServe(err error) bool {
 	r := Known(err)
 	return r != nil && r.CannotServe

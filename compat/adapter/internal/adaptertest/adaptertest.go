@@ -1,6 +1,6 @@
-// Package adaptertest has the tests that a Source over another client must pass: the conformance
-// suite on a real redis-server and on those in SETNXLOCK_TEST_REDIS, and a test that a connection
-// in an unknown state never reaches the next user.
+// Package adaptertest tests a Source over another client: by the conformance suite on a real
+// redis-server and on the servers of SETNXLOCK_TEST_REDIS. A connection in an unknown state must
+// never reach the next user.
 package adaptertest
 
 import (
@@ -173,7 +173,7 @@ func replies(t *testing.T, open Open) {
 	}
 }
 
-// readonly checks that a client which gives up a connection for READONLY makes no reply of it: the key k is there.
+// readonly reads the key k after a READONLY: a client may give up the connection, and must not answer nil.
 func readonly(t *testing.T, c redis.Conn) {
 	if _, err := c.Do("EVAL", "return redis.error_reply(ARGV[1])", 0, "-READONLY no"); errText(err) != "READONLY no" {
 		t.Errorf("READONLY: %v", err)

@@ -1,6 +1,7 @@
 package getsetlock
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -39,8 +40,8 @@ func (g Classic) takeover(c *protocol.Conn, now time.Time, l protocol.Lease, hel
 	asked := l
 	asked.Ambiguous = true
 	w, err := c.Write(l.Key, protocol.Write{Do: []protocol.Cmd{{"GETSET", l.Key, l.Value}}, TakeFence: g.Fence})
-	if err != nil && w.Done == nil {
-		return asked, err
+	if w.Done == nil {
+		return asked, cmp.Or(err, protocol.ErrAborted)
 	}
 	switch old, unread := redis.String(w.Done[0], nil); {
 	case unread != nil && !errors.Is(unread, redis.ErrNil):

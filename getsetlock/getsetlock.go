@@ -127,8 +127,8 @@ func (o Options) setnx(c *protocol.Conn, l *protocol.Lease, pins bool) (w protoc
 	return w, err == nil, took(l, &w, err)
 }
 
-// took notes a write that has put l's value on the key, if its first command was not refused. Its error is then the
-// fence's alone: the Locker gives the lock back, also in a dialect in which others can write the same.
+// took adds the fence of a write to l. If the write put l's value on the key, its error is the fence's alone: l is then
+// unambiguous in every dialect, and the Locker gives the lock back.
 func took(l *protocol.Lease, w *protocol.Written, err error) error {
 	l.Fence = w.Fence
 	if len(w.Done) > 0 && err != nil {

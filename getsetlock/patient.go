@@ -50,8 +50,8 @@ func (p Patient) Acquire(c *protocol.Conn, now time.Time, key string, ttl time.D
 	return l, err
 }
 
-// Extend moves the end of l to now+ttl, by a new value each time: to waiters an extension that leaves the value as it is
-// is none, and they would remove the key.
+// Extend moves the end of l to now+ttl, by a new value each time: waiters would take an unchanged value for a dead
+// holder's, and remove the key.
 func (p Patient) Extend(now time.Time, l protocol.Lease, ttl time.Duration, _ bool) (protocol.Lease, protocol.Change, error) {
 	if ttl > p.Lease {
 		return l, protocol.Change{}, fmt.Errorf("%w: a ttl of %v is longer than Patient.Lease, %v", protocol.ErrInvalid, ttl, p.Lease)

@@ -229,8 +229,8 @@ func Spots(c Config, choices []Choice) ([]Spot, error) { return live.Spots(c, ch
 func Follow(c Config, choices []Choice) (Trace, error) { return live.Follow(c, choices) }
 
 // Around returns the graph around a schedule: from each reachable state, every client's next step, the
-// schedule's faults as often as they stand in it, and as many jumps of time: the schedule's, and those of
-// times (nil: none), which takes the run so far. Of more than limit states it has those of the schedule and
+// schedule's faults as often as they stand in it, and as many jumps of time: the schedule's, and the jumps
+// that times returns for the run so far (nil: none). Of more than limit states it has the schedule's and
 // the nearest to them. The algorithms are this module's, or of locks.
 func Around(schedule string, limit int, locks Locks, times func([]Choice, Trace) []Choice) (Graph, error) {
 	return live.Around(schedule, limit, locks, times)

@@ -70,8 +70,9 @@ func Refused(err error) bool {
 	return ok
 }
 
-// NotNow returns a cluster server's refusal for a slot on the move or without a master. Another server will run the command, or the same one later. The Source of
-// a cluster has already followed every redirection that it could.
+// NotNow returns a cluster server's refusal for a slot on the move or without a master. Another
+// server will run the command, or the same one later. The Source of a cluster has already followed
+// every redirection that it could.
 func NotNow(err error) (redis.Error, bool) {
 	e, ok := of(err)
 	if !ok {

@@ -68,8 +68,8 @@ func RanOut(ctx context.Context) bool {
 	return ours
 }
 
-// Cancelled reports whether a caller cancelled ctx, or the context that ctx has its end from (As): that says nothing
-// about a server. A time that ran out may.
+// Cancelled reports whether a caller cancelled ctx, or the context whose end As passed on. A cancellation says nothing
+// about a server; a limit that ran out may.
 func Cancelled(ctx context.Context) bool { return errors.Is(Cause(ctx), context.Canceled) }
 
 // A Context carries the time limit of a whole step. It ends with the limit if it can be cancelled at all.

@@ -31,7 +31,7 @@ const openingStates = 3000
 // something does.
 const furtherJumps = 3
 
-// exclusion is the invariant that is looked at first: whether two can hold a lock is what its reader asks.
+// exclusion is looked at first: a reader asks whether two can hold the lock.
 const exclusion = "exclusion"
 
 // find searches for a violation from the beginning: of a race of the catalogue for its own, by its own faults,
@@ -85,8 +85,8 @@ func (q Question) findRace(ctx context.Context, progress func(Progress)) (Found,
 	return nearby(c, choices) // it needs a fault, or a moment, that the explorer has not
 }
 
-// recorded is what is known of a race of the catalogue, or of the opening: how it begins, a way to break it, and
-// its steps.
+// recorded returns the configuration of a race of the catalogue, or of the opening, a schedule that breaks it, and the
+// number of its steps.
 func recorded(name string) (c race.Config, choices []race.Choice, steps int, err error) {
 	if name == openingName {
 		c, choices, err = race.ParseSchedule(opening)
@@ -147,8 +147,8 @@ func nearby(c race.Config, choices []race.Choice) (Found, error) {
 	return found(c, race.Result{Verdict: race.Violated, States: len(g.States), Trace: &at.Trace}, says), err
 }
 
-// joined is a run in the steps of a reader, for whom time that passes is one card: the explorer stops it wherever
-// something changes.
+// joined turns a run into a reader's steps: jumps of time without a step in between become one card. The explorer stops
+// time wherever something changes.
 func joined(c race.Config, t race.Trace) (*race.Trace, error) {
 	_, choices, err := race.ParseSchedule(t.Schedule)
 	if err != nil {
@@ -210,7 +210,7 @@ func steps(n int) string {
 	return fmt.Sprint(n, " steps")
 }
 
-// found says what a search has found.
+// found words the result of a search.
 func found(c race.Config, r race.Result, says string) Found {
 	f := Found{Report: r.Report(), Says: says}
 	who := named(c.Algorithm)

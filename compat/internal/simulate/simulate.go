@@ -239,6 +239,7 @@ func (w *world) finale() {
 			p.stands = time.Time{}
 		}
 	})
+	synctest.Wait() // a connection without a caller may just make its message late
 	w.under.Wait()
 	time.Sleep(patience) // until slow replies have come, and senders have given up swallowed messages
 	for _, p := range w.all {

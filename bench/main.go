@@ -37,7 +37,7 @@ const (
 var workloads = []workload{
 	alone:   {goroutines: 1, keys: 1, length: 150 * time.Millisecond},
 	distant: {goroutines: 1, keys: 1, distance: 250 * time.Microsecond, length: 250 * time.Millisecond},
-	many:    {goroutines: 64, keys: 64, length: 300 * time.Millisecond},
+	many:    {goroutines: 64, keys: 64, length: time.Second},
 	oneKey:  {goroutines: 64, keys: 1, section: time.Millisecond, length: time.Second},
 }
 

@@ -171,10 +171,11 @@ func (c *Conn) send(ctx context.Context, patience time.Duration, m *Message, las
 	return nil
 }
 
-// gather lets more messages join the next write, as long as there are replies to come and messages still
-// arrive. c.mu is held, but not during the wait.
+// gather lets more messages join the next write, as long as there are replies to come and messages still arrive. It
+// stops at half of the waiting callers: the server has work with one half while the other half's next messages are
+// made. c.mu is held, but not during the wait.
 func (c *Conn) gather() {
-	for n := 0; len(c.sent) > 0 && n < len(c.pending); {
+	for n := 0; len(c.sent) > 0 && n < len(c.pending) && 2*len(c.pending) < c.waiting; {
 		n = len(c.pending)
 		c.mu.Unlock()
 		runtime.Gosched()
@@ -204,7 +205,7 @@ func (c *Conn) write() (more bool) {
 		c.sent = append(c.sent, batch...)
 		if !c.reading {
 			c.reading = true
-			go c.read()
+			go c.read(c.sent[0])
 		}
 	}
 	clear(batch)
@@ -219,7 +220,8 @@ func (c *Conn) write() (more bool) {
 func (c *Conn) writeRest() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.write() {
+	for more := true; more; more = c.write() {
+		c.gather()
 	}
 }
 
@@ -239,38 +241,47 @@ func (c *Conn) abandon(m *Message, why error) error {
 	return why
 }
 
-// read hands each message its replies, as long as there are replies to come.
-func (c *Conn) read() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for c.err == nil && len(c.sent) > 0 {
-		c.readOne(c.sent[0])
+// read hands m and the messages behind it their replies, as long as there are replies to come. It wakes a caller
+// without c.mu, which that caller soon needs.
+func (c *Conn) read(m *Message) {
+	for m != nil {
+		replies, err := c.replies(m)
+		answered, next := c.take(m, replies, err)
+		if answered {
+			m.done <- struct{}{}
+		}
+		m = next
 	}
-	c.reading = false
-	c.shut()
 }
 
-// readOne hands m, the oldest message, its replies. c.mu is held, but not during the read.
-func (c *Conn) readOne(m *Message) {
-	c.mu.Unlock()
-	replies, err := c.replies(m)
+// take notes the replies to m, the oldest message, and returns the message whose replies come next, or nil.
+func (c *Conn) take(m *Message, replies []any, err error) (answered bool, next *Message) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if err != nil {
 		c.failed(err)
 	}
-	if c.err != nil {
-		return
+	if c.err == nil {
+		broken := cmp.Or(stuck(m.names, replies), session.Strange(m.names, replies))
+		c.sent[0] = nil
+		if c.sent = c.sent[1:]; len(c.sent) == 0 {
+			c.sent = nil
+		}
+		if answered = !m.abandoned; answered {
+			m.replies = replies
+			c.waiting--
+		}
+		if broken != nil { // the messages behind m would get wrong replies
+			c.failed(broken)
+		}
+		c.endIfIdle()
 	}
-	broken := cmp.Or(stuck(m.names, replies), session.Strange(m.names, replies))
-	c.sent[0] = nil
-	if c.sent = c.sent[1:]; len(c.sent) == 0 {
-		c.sent = nil
+	if c.err == nil && len(c.sent) > 0 {
+		return answered, c.sent[0]
 	}
-	c.answer(m, replies, nil)
-	if broken != nil { // the messages behind m would get wrong replies
-		c.failed(broken)
-	}
-	c.endIfIdle()
+	c.reading = false
+	c.shut()
+	return answered, nil
 }
 
 // replies reads the replies to m.
@@ -303,12 +314,12 @@ func stuck(names []string, replies []any) error {
 	return nil
 }
 
-// answer ends m. c.mu is held.
-func (c *Conn) answer(m *Message, replies []any, err error) {
+// fail ends m without replies. c.mu is held.
+func (c *Conn) fail(m *Message, err error) {
 	if m.abandoned {
 		return
 	}
-	m.replies, m.err = replies, err
+	m.err = err
 	m.done <- struct{}{}
 	c.waiting--
 }
@@ -323,10 +334,10 @@ func (c *Conn) failed(err error) {
 	}
 	c.aging.Stop()
 	for _, m := range slices.Concat(c.sent, c.batch) {
-		c.answer(m, nil, err)
+		c.fail(m, err)
 	}
 	for _, m := range c.pending {
-		c.answer(m, nil, unsent(err))
+		c.fail(m, unsent(err))
 	}
 	c.aged = c.aged && err == net.ErrClosed && len(c.sent)+len(c.batch) == 0
 	c.sent, c.batch, c.pending = nil, nil, nil

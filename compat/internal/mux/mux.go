@@ -203,7 +203,7 @@ func (c *Conn) write() (more bool) {
 		c.failed(err)
 	} else if c.err == nil {
 		c.sent = append(c.sent, batch...)
-		if !c.reading {
+		if !c.reading && len(c.sent) > 0 { // all of batch may have been abandoned
 			c.reading = true
 			go c.read(c.sent[0])
 		}

@@ -207,3 +207,22 @@ func TestIdleIsQuiet(t *testing.T) {
 		}
 	})
 }
+
+// All messages may be abandoned before the write that is to carry them. The connection goes on.
+func TestNothingIsLeftToWrite(t *testing.T) {
+	s := newSilent()
+	c := New(s)
+	defer c.Close()
+	c.mu.Lock()
+	c.waiting, c.writing, c.pending = 1, true, []*Message{say("GET", "k")}
+	c.abandon(c.pending[0], context.Canceled) //nolint:errcheck // it gives the cause back
+	more := c.write()
+	c.mu.Unlock()
+	if more {
+		t.Error("a write of nothing leaves more to write")
+	}
+	s.answers <- "v"
+	if got, err := c.Do(context.Background(), time.Minute, say("GET", "k")); err != nil || len(got) != 1 || got[0] != "v" {
+		t.Errorf("the next message got %v, %v", got, err)
+	}
+}

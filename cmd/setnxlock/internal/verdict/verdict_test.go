@@ -184,7 +184,7 @@ func TestAnyTypeBeside(t *testing.T) {
 				s := oldredis.Run(t, version)
 				c := s.Dial()
 				for _, m := range [][]any{{"SET", "k", "w:x"}, {"SET", owner, "web1:1"}, {"SET", deadline, "1795238700"},
-					{"SET", protocol.Aux("k", "1"), "1:x"}, {"ZADD", protocol.Aux("k", "readers"), 1795238700000, "r:x"}, {"DEL", odd}, make} {
+					{"SET", protocol.Aux("k", "1"), "1:x"}, {"ZADD", protocol.Aux("k", "readers"), int64(1795238700000), "r:x"}, {"DEL", odd}, make} {
 					c.Do(m[0].(string), m[1:]...) //nolint:errcheck // it is read below
 				}
 				for _, server := range []verdict.Server{{}, {Beside: true}} {

@@ -68,10 +68,7 @@ func (c *Conn) Begin(ctx context.Context) {
 	c.Pins, c.Saw = false, WatchReplies{}
 	c.within = limit.Of(ctx)
 	c.Anew()
-	c.until = limit.Until(ctx)
-	if c.began = c.until.Add(-c.within); c.within == 0 {
-		c.began = limit.Now()
-	}
+	c.until, c.began = limit.Until(ctx), limit.Now()
 	if limit.Cancels(ctx) {
 		c.ctx, c.limit = ctx, 0
 	}

@@ -162,7 +162,6 @@ func (c *Conn) send(ctx context.Context, patience time.Duration, m *Message, las
 		return nil
 	}
 	c.writing = true
-	c.gather()
 	more := c.write()
 	c.mu.Unlock()
 	if more {
@@ -183,9 +182,10 @@ func (c *Conn) gather() {
 	}
 }
 
-// write writes the pending messages. c.mu is held, but not during the write. more reports new pending messages:
+// write gathers messages, and writes them. c.mu is held, but not during the write. more reports new pending messages:
 // the caller must call write again.
 func (c *Conn) write() (more bool) {
+	c.gather()
 	batch := c.pending
 	c.batch, c.pending = batch, c.batch[:0]
 	c.mu.Unlock()
@@ -220,8 +220,7 @@ func (c *Conn) write() (more bool) {
 func (c *Conn) writeRest() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for more := true; more; more = c.write() {
-		c.gather()
+	for c.write() {
 	}
 }
 
@@ -314,8 +313,8 @@ func stuck(names []string, replies []any) error {
 	return nil
 }
 
-// fail ends m without replies. c.mu is held.
-func (c *Conn) fail(m *Message, err error) {
+// unanswered ends m without replies. c.mu is held.
+func (c *Conn) unanswered(m *Message, err error) {
 	if m.abandoned {
 		return
 	}
@@ -334,10 +333,10 @@ func (c *Conn) failed(err error) {
 	}
 	c.aging.Stop()
 	for _, m := range slices.Concat(c.sent, c.batch) {
-		c.fail(m, err)
+		c.unanswered(m, err)
 	}
 	for _, m := range c.pending {
-		c.fail(m, unsent(err))
+		c.unanswered(m, unsent(err))
 	}
 	c.aged = c.aged && err == net.ErrClosed && len(c.sent)+len(c.batch) == 0
 	c.sent, c.batch, c.pending = nil, nil, nil

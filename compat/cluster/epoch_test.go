@@ -50,9 +50,12 @@ func newShards(t *testing.T) (*shards, *cluster.Source) {
 	return s, s.source(t)
 }
 
-// source is a client's.
-func (s *shards) source(t *testing.T) *cluster.Source {
-	source := cluster.New([]string{"a:1", "b:1", "c:1"}, cluster.Options{Dial: func(_ context.Context, addr string) (redis.Conn, error) {
+// source is a client's that was told of these servers, of all if there are none.
+func (s *shards) source(t *testing.T, seeds ...string) *cluster.Source {
+	if len(seeds) == 0 {
+		seeds = []string{"a:1", "b:1", "c:1"}
+	}
+	source := cluster.New(seeds, cluster.Options{Dial: func(_ context.Context, addr string) (redis.Conn, error) {
 		return s.dial(addr), nil
 	}})
 	t.Cleanup(func() { source.Close() })

@@ -15,22 +15,46 @@ import (
 	"strings"
 )
 
-// numberVar names the environment variable with the number of the mutant to run: its index in the table + 1.
-const numberVar = "SETNXLOCK_MUTANT"
+// These name the environment variables with the number of the mutant to run, its index in the table + 1, and with the
+// file for the names of the functions that ran.
+const (
+	numberVar = "SETNXLOCK_MUTANT"
+	ranVar    = "SETNXLOCK_MUTANTS_RAN"
+)
 
-// choice is an extra file for each package with mutants: it reads the number.
+// choice is an extra file for each package with mutants: it reads the number, and notes each function once.
 const choice = `package %s
 
 import (
 	"os"
 	"strconv"
+	"sync"
 )
 
-var theMutant, _ = strconv.Atoi("0" + os.Getenv("` + numberVar + `"))
+var (
+	theMutant, _ = strconv.Atoi("0" + os.Getenv("` + numberVar + `"))
+	theMutants   = os.Getenv("` + ranVar + `")
+	theRun       sync.Map
+)
+
+func theMutantRuns(in string) {
+	if _, was := theRun.LoadOrStore(in, true); was {
+		return
+	}
+	f, err := os.OpenFile(theMutants, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = f.WriteString(in + "\n")
+		f.Close()
+	}
+	if err != nil {
+		panic(err)
+	}
+}
 `
 
 // A function of the code may get mutants.
 type function struct {
+	name     string // in the table
 	file     string
 	pkg      string // the package's name
 	from, to int    // the function's bytes in the file
@@ -72,7 +96,8 @@ func functions(dir string) (map[string]*function, error) {
 				of, _, _ := strings.Cut(strings.TrimPrefix(text(f.Recv.List[0].Type), "*"), "[")
 				name += of + "."
 			}
-			all[name+f.Name.Name] = &function{file: file, pkg: parsed.Name.Name, from: int(f.Pos()) - 1, to: int(f.End()) - 1,
+			name += f.Name.Name
+			all[name] = &function{name: name, file: file, pkg: parsed.Name.Name, from: int(f.Pos()) - 1, to: int(f.End()) - 1,
 				args: nameAll(f.Type.Params.List), code: text(f)}
 		}
 	}
@@ -174,7 +199,8 @@ func overlay() (map[string]string, error) {
 				return nil, err
 			}
 			begins := offset(decl.Body.Lbrace) + 1
-			files[f.file] = files[f.file][:f.from] + f.code[:begins] + f.mutants + f.code[begins:] + files[f.file][f.to:]
+			ran := fmt.Sprintf("\nif theMutants != \"\" {\ntheMutantRuns(%q)\n}", f.name)
+			files[f.file] = files[f.file][:f.from] + f.code[:begins] + ran + f.mutants + f.code[begins:] + files[f.file][f.to:]
 		}
 	}
 	return files, errors.Join(lost...)

@@ -57,6 +57,7 @@ type net struct {
 	dir  string
 	run  string // -run; "" for all
 	args []string
+	ran  string // the file for the functions that ran, if there shall be one
 }
 
 func (n net) String() string {
@@ -179,10 +180,13 @@ func parallel[T any](ctx context.Context, all []T, f func(T) error) error {
 const (
 	killed   = "killed"
 	survived = "survived"
-	timeout  = "timeout"  // no kill: the machine may be busy
-	unclear  = "unclear"  // the tests ended with neither success nor a failure
-	unlinked = "unlinked" // the binary of the tests lacks the mutant's package
+	timeout  = "timeout" // no kill: the machine may be busy
+	unclear  = "unclear" // the tests ended with neither success nor a failure
+	apart    = "apart"   // no test of the net calls the mutant's function
 )
+
+// noTests is how the testing package warns of a -run that matches nothing.
+const noTests = "no tests to run"
 
 // A cell of the matrix is the verdict of a net on a mutant.
 type cell struct {
@@ -191,6 +195,7 @@ type cell struct {
 	Verdict string
 	Saw     string `json:",omitempty"` // the failure
 	Seconds float64
+	Tests   map[string][]string `json:",omitempty"` // without a mutant: the tests of the net that call a function with mutants
 }
 
 // failure matches the output of a failed test, or of a simulation with a finding.
@@ -211,7 +216,7 @@ func (n net) try(ctx context.Context, b *builder, mutant int, limit time.Duratio
 	if strings.Contains(n.run, "Long") { // make test leaves these tests out
 		servers = "all"
 	}
-	cmd.Env = append(os.Environ(), "SETNXLOCK_TEST="+servers, fmt.Sprint(numberVar, "=", mutant+1))
+	cmd.Env = append(os.Environ(), "SETNXLOCK_TEST="+servers, fmt.Sprint(numberVar, "=", mutant+1), ranVar+"="+n.ran)
 	began := time.Now()
 	out, err := cmd.CombinedOutput()
 	c.Seconds = time.Since(began).Seconds()
@@ -219,8 +224,8 @@ func (n net) try(ctx context.Context, b *builder, mutant int, limit time.Duratio
 	switch {
 	case ctx.Err() != nil:
 		c.Verdict = timeout
-	case err == nil && strings.Contains(string(out), "no tests to run"):
-		c.Verdict, c.Saw = unclear, "no such test"
+	case err == nil && strings.Contains(string(out), noTests):
+		c.Verdict, c.Saw = unclear, noTests
 	case err == nil:
 		c.Verdict = survived
 	case len(seen) == 0:

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -101,30 +102,24 @@ func (m *cells) fill(ctx context.Context, b *builder) error {
 }
 
 func (m *cells) fillColumn(ctx context.Context, b *builder, n column, open []int) error {
-	out, err := exec.CommandContext(ctx, "go", "list", "-deps", "-test", "-f", "{{.Dir}}", "./"+n.dir).Output()
-	if err != nil {
-		return fmt.Errorf("go list %s: %w", n.dir, err)
-	}
-	linked := map[string]bool{}
-	for _, d := range strings.Fields(string(out)) {
-		linked[d] = true
-	}
 	if err := b.build(ctx, n.dir); err != nil {
 		return err
 	}
-	if m.get("", n).Verdict == "" {
-		c := n.try(ctx, b, -1, *limit)
-		if err := unbroken(c); err != nil {
+	clean := m.get("", n)
+	if clean.Tests == nil {
+		var err error
+		if clean, err = n.unbroken(ctx, b); err != nil {
 			return err
 		}
-		if err := m.keep(c); err != nil {
+		if err := m.keep(clean); err != nil {
 			return err
 		}
 	}
 	return parallel(ctx, open, func(i int) error {
-		c := cell{Mutant: table[i].name, Net: n.String(), Verdict: unlinked}
-		if at, err := filepath.Abs(dir(table[i].in)); err != nil || linked[at] {
-			c = n.try(ctx, b, i, *limit)
+		c := cell{Mutant: table[i].name, Net: n.String(), Verdict: apart}
+		if tests := clean.Tests[table[i].in]; len(tests) > 0 {
+			c = n.only(tests...).try(ctx, b, i, *limit)
+			c.Net = n.String()
 		}
 		if ctx.Err() != nil {
 			return ctx.Err() // the net was stopped
@@ -133,11 +128,52 @@ func (m *cells) fillColumn(ctx context.Context, b *builder, n column, open []int
 	})
 }
 
+// only is the part of the net with these tests.
+func (n net) only(tests ...string) net {
+	n.run = "^(" + strings.Join(tests, "|") + ")$"
+	return n
+}
+
+// unbroken runs each test of the net by itself, without a mutant, and notes the functions that it calls: a mutant of
+// one that it does not call can't make it fail.
+func (n net) unbroken(ctx context.Context, b *builder) (cell, error) {
+	out, err := exec.CommandContext(ctx, b.bins[n.dir], "-test.list", n.run).Output()
+	if err != nil {
+		return cell{}, fmt.Errorf("%s: its tests: %w", n, err)
+	}
+	tests := slices.DeleteFunc(strings.Fields(string(out)), func(name string) bool { return strings.HasPrefix(name, "Benchmark") })
+	all := cell{Net: n.String(), Verdict: survived, Tests: map[string][]string{}}
+	var mu sync.Mutex
+	err = parallel(ctx, tests, func(test string) error {
+		alone := n.only(test)
+		alone.ran = filepath.Join(b.tmp, strings.ReplaceAll(n.dir, "/", "-")+"."+test)
+		c := alone.try(ctx, b, -1, *limit)
+		if c.Saw == noTests { // its args skip the test
+			return nil
+		}
+		if err := unbroken(c); err != nil {
+			return err
+		}
+		ran, err := os.ReadFile(alone.ran)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		all.Seconds += c.Seconds
+		for _, in := range slices.Compact(slices.Sorted(strings.FieldsSeq(string(ran)))) {
+			all.Tests[in] = append(all.Tests[in], test)
+		}
+		return nil
+	})
+	return all, err
+}
+
 // print writes the matrix as markdown.
 func (m *cells) print() {
-	mark := map[string]string{killed: "x", survived: "", timeout: "t", unclear: "u", unlinked: "·", "": "?"}
+	mark := map[string]string{killed: "x", survived: "", timeout: "t", unclear: "u", apart: "·", "": "?"}
 	fmt.Print("x: the net kills the mutant; t: it ran out of time; u: it ended otherwise; " +
-		"·: it lacks the mutant's package; ?: not yet run.\n\n| mutant |")
+		"·: it does not call the mutant's function; ?: not yet run.\n\n| mutant |")
 	for _, c := range columns {
 		fmt.Printf(" %s |", c.name)
 	}

@@ -91,7 +91,7 @@ var columns = slices.Concat(
 	[]column{
 		{"explorer", tested("compat/race/internal/explore", "DefaultHolds|LockerHolds|NewerLocks|PinnedPromises")},
 		{"simulation", simulation()}, // with fixed seeds
-		{"compat", net{"compat", "", []string{"-test.skip=Imports|ImportBrings|PackageComments|StandAlone|Contributing"}}},
+		{"compat", net{dir: "compat", args: []string{"-test.skip=Imports|ImportBrings|PackageComments|StandAlone|Contributing"}}},
 	},
 	whole("compat/internal/promises"))
 
@@ -106,7 +106,7 @@ func whole(dirs ...string) (all []column) {
 func tested(dir, run string) net { return net{dir: dir, run: run} }
 
 func simulation(args ...string) net {
-	return net{"compat/internal/simulate", "Simulation", append([]string{"-first"}, args...)}
+	return net{dir: "compat/internal/simulate", run: "Simulation", args: append([]string{"-first"}, args...)}
 }
 
 func promises(run string) net { return tested("compat/internal/promises", run) }

@@ -535,12 +535,16 @@ func TestUnextendableIsNotHandedOff(t *testing.T) {
 		w := newWorld(t, "2.4")
 		h := w.hall(fixed{txlock.Renamed{}}, compat.Options{NoRenew: true})
 		l := try(t, h.k, "k")
+		aged := make(chan struct{})
 		h.enter(0, 4, func(i int, _ *compat.Lock) {
 			if i == 0 {
-				w.clock.Add(ttl / 3)
+				<-aged
 			}
 		})
 		release(t, l)
+		synctest.Wait()
+		w.clock.Add(ttl / 3)
+		close(aged)
 		w.until(inBackground(h.wg.Wait))
 		h.inOrder(4)
 		got := ""

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -137,7 +138,7 @@ func (n net) only(tests ...string) net {
 // unbroken runs each test of the net by itself, without a mutant, and notes the functions that it calls: a mutant of
 // one that it does not call can't make it fail.
 func (n net) unbroken(ctx context.Context, b *builder) (cell, error) {
-	out, err := exec.CommandContext(ctx, b.bins[n.dir], "-test.list", n.run).Output()
+	out, err := exec.CommandContext(ctx, b.bins[n.dir], "-test.list", cmp.Or(n.run, ".")).Output()
 	if err != nil {
 		return cell{}, fmt.Errorf("%s: its tests: %w", n, err)
 	}
@@ -166,6 +167,9 @@ func (n net) unbroken(ctx context.Context, b *builder) (cell, error) {
 		}
 		return nil
 	})
+	if len(all.Tests) == 0 && err == nil {
+		err = fmt.Errorf("%s calls no function with mutants", n)
+	}
 	return all, err
 }
 

@@ -57,7 +57,9 @@ type net struct {
 	dir  string
 	run  string // -run; "" for all
 	args []string
-	ran  string // the file for the functions that ran, if there shall be one
+
+	first bool   // stop at the first failure
+	ran   string // the file for the functions that ran, if there shall be one
 }
 
 func (n net) String() string {
@@ -131,6 +133,7 @@ func kill(ctx context.Context, b *builder) error {
 	err = parallel(ctx, mutants, func(i int) error {
 		var why string
 		for _, n := range table[i].asked() {
+			n.first = true
 			c := n.try(ctx, b, i, 20*time.Minute)
 			if c.Verdict == killed {
 				fmt.Printf("killed: %s\n\t%s: %s, after %.1f s\n", c.Mutant, n, c.Saw, c.Seconds)
@@ -193,13 +196,17 @@ type cell struct {
 	Mutant  string // "" for the code without a mutant
 	Net     string
 	Verdict string
-	Saw     string `json:",omitempty"` // the failure
+	Saw     string `json:",omitempty"` // the last failure
 	Seconds float64
+	By      []string            `json:",omitempty"` // the tests that failed; for kill the first of them alone
 	Tests   map[string][]string `json:",omitempty"` // without a mutant: the tests of the net that call a function with mutants
 }
 
 // failure matches the output of a failed test, or of a simulation with a finding.
 var failure = regexp.MustCompile(`(?m)^\s*--- FAIL: \S+|^panic: .*|^fatal error: .*|_test.go:\d+: seed .*\n.*at \d.*`)
+
+// failed matches the names of failed tests, without their subtests.
+var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (\w+)`)
 
 // try runs the net on the mutant with this index in the table, -1 for none.
 func (n net) try(ctx context.Context, b *builder, mutant int, limit time.Duration) cell {
@@ -209,7 +216,10 @@ func (n net) try(ctx context.Context, b *builder, mutant int, limit time.Duratio
 	}
 	ctx, end := context.WithTimeout(ctx, limit)
 	defer end()
-	args := append([]string{"-test.count=1", "-test.failfast", "-test.timeout=0", "-test.run", n.run}, n.args...)
+	args := append([]string{"-test.count=1", "-test.timeout=0", "-test.run", n.run}, n.args...)
+	if n.first {
+		args = append(args, "-test.failfast")
+	}
 	cmd := exec.CommandContext(ctx, b.bins[n.dir], args...)
 	cmd.Dir, cmd.WaitDelay = n.dir, 10*time.Second
 	servers := "embedded"
@@ -221,8 +231,13 @@ func (n net) try(ctx context.Context, b *builder, mutant int, limit time.Duratio
 	out, err := cmd.CombinedOutput()
 	c.Seconds = time.Since(began).Seconds()
 	seen := failure.FindAllString(string(out), -1)
+	for _, m := range failed.FindAllStringSubmatch(string(out), -1) {
+		c.By = append(c.By, m[1])
+	}
+	slices.Sort(c.By)
+	c.By = slices.Compact(c.By)
 	switch {
-	case ctx.Err() != nil:
+	case ctx.Err() != nil && len(c.By) == 0:
 		c.Verdict = timeout
 	case err == nil && strings.Contains(string(out), noTests):
 		c.Verdict, c.Saw = unclear, noTests

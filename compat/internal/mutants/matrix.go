@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -167,8 +168,8 @@ func (n net) unbroken(ctx context.Context, b *builder) (cell, error) {
 		}
 		return nil
 	})
-	if len(all.Tests) == 0 && err == nil {
-		err = fmt.Errorf("%s calls no function with mutants", n)
+	if all.Seconds == 0 && err == nil {
+		err = fmt.Errorf("%s: no test ran", n)
 	}
 	return all, err
 }
@@ -215,8 +216,40 @@ func (m *cells) print() {
 		fmt.Printf("| %s | `%s` | %.1f | %d | %s |\n", c.name, strings.ReplaceAll(c.String(), "|", `\|`),
 			m.get("", c).Seconds, kills[c.name], strings.Join(alone[c.name], "; "))
 	}
+	m.printTests()
 	fmt.Printf("\nKilled by no net: %d. %s\n", len(none), strings.Join(none, "; "))
 	if open > 0 {
 		fmt.Printf("\nNot tried by every net, and so not in the lists above: %d.\n", open)
+	}
+}
+
+// printTests writes which tests kill what.
+func (m *cells) printTests() {
+	type test struct{ net, name string }
+	kills, alone := map[test]int{}, map[test][]string{}
+	for _, i := range engine() {
+		var by []test
+		for _, c := range columns {
+			for _, name := range m.get(table[i].name, c).By {
+				by = append(by, test{c.name, name})
+				kills[test{c.name, name}]++
+			}
+		}
+		if len(by) == 1 {
+			alone[by[0]] = append(alone[by[0]], table[i].name)
+		}
+	}
+	fmt.Print("\n| net | test | kills | it alone kills |\n|---|---|--:|---|\n")
+	for _, c := range columns {
+		names := map[string]bool{}
+		for _, tests := range m.get("", c).Tests {
+			for _, name := range tests {
+				names[name] = true
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(names)) {
+			t := test{c.name, name}
+			fmt.Printf("| %s | %s | %d | %s |\n", t.net, t.name, kills[t], strings.Join(alone[t], "; "))
+		}
 	}
 }

@@ -316,7 +316,8 @@ func (a *app) seesAll(ctx context.Context, p *deployment, t *target) error {
 		}
 		refused, _ := replies[0].(redis.Error)
 		readers := !seesReaders && errors.Is(protocol.Foreign(key, refused), compat.ErrForeign)
-		limited := replies[2] != nil && a.holders == 0
+		_, some := replies[2].([]byte) // who may not GET it learns nothing of it
+		limited := some && a.holders == 0
 		if !readers && replies[1] != "hash" && replies[1] != "zset" && !limited {
 			continue
 		}
@@ -325,14 +326,16 @@ func (a *app) seesAll(ctx context.Context, p *deployment, t *target) error {
 			continue
 		}
 		why, hint := "", "--algorithm rw:write, or rw:read"
+		if limited && (!readers || v.Lock == verdict.Slots) {
+			hint = "--limit " + strconv.Itoa(limitBeside(ctx, p.one(), key))
+		}
 		switch {
 		case readers && v.Lock == verdict.RW && !v.Obtainable:
 			why = " " + v.Refusal() + ": it is a lock for readers and a writer, and this one does not see the readers"
-		case readers && v.Status == compat.StatusFree && len(v.Wrong) > 0:
+		case (readers || limited) && v.Status == compat.StatusFree && len(v.Wrong) > 0:
 			why = ": " + v.Wrong[0]
 		case limited && v.Lock == verdict.Slots:
 			why = " " + v.Refusal() + ": several clients share it (--limit), and this lock does not see them"
-			hint = "--limit " + strconv.Itoa(limitBeside(ctx, p.one(), key))
 		case v.Lock == verdict.Theirs:
 			why, hint = " holds a lock of "+v.Clients[0]+", which no lock of setnxlock excludes", "use another key"
 		}

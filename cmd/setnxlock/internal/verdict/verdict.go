@@ -388,9 +388,9 @@ var rank = map[protocol.Status]int{
 	protocol.StatusFree: 0, protocol.StatusDead: 1, protocol.StatusHeld: 2, protocol.StatusForeign: 3, protocol.StatusPersistent: 4,
 }
 
-// Unseen notes that readers may hold a missing key nevertheless: they stand beside it, and could not be read.
+// Unseen notes that readers or slots may hold a missing key nevertheless: they stand beside it, and could not be read.
 func (v *Verdict) Unseen(why string) {
-	v.Wrong = append(v.Wrong, "whether readers hold it can't be seen: "+why)
+	v.Wrong = append(v.Wrong, "whether others share it can't be seen: "+why)
 }
 
 // Refusal tells why a key was asked for in vain: the rest of a sentence that begins with its name.

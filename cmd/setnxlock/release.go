@@ -174,11 +174,11 @@ func (a *app) releaseByForce(keys []string, f releaseFlags) error {
 		}
 	}
 	for i, one := range held {
-		if err := a.removeShown(ctx, v, one); err != nil {
+		if err = a.removeShown(ctx, v, one); err != nil {
 			if i > 0 {
 				a.say("%d of %d locks were removed before this", i, len(held))
 			}
-			return err
+			break
 		}
 		answer.Removed = append(answer.Removed, split(one.Key)...)
 		if !f.asJSON {
@@ -187,10 +187,10 @@ func (a *app) releaseByForce(keys []string, f releaseFlags) error {
 			}
 		}
 	}
-	if f.asJSON {
-		return a.printJSON(answer)
+	if f.asJSON && (err == nil || len(answer.Removed) > 0) {
+		err = cmp.Or(err, a.printJSON(answer))
 	}
-	return nil
+	return err
 }
 
 // mayRelease refuses servers on which a release would be none. Those of a chosen lock were asked when it was chosen.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -184,8 +185,8 @@ func (a *app) repair(keys []string, f repairFlags) error {
 		defer stop()
 		err = on(func(c redis.Conn) error { return a.apply(c, plan.Plan, f) })
 	}
-	if err == nil && f.asJSON {
-		err = a.printJSON(plan)
+	if f.asJSON && (err == nil || slices.ContainsFunc(plan.Plan, done)) {
+		err = cmp.Or(err, a.printJSON(plan))
 	}
 	return err
 }
@@ -391,6 +392,9 @@ func (of repairing) judgeToken(v verdict.Verdict) (action, why string) {
 // acts reports whether r changes anything.
 func acts(r remedy) bool { return r.Action != doLeave }
 
+// done reports whether r has changed something.
+func done(r remedy) bool { return r.Outcome == outcomeRemoved || r.Outcome == outcomeExpires }
+
 // caught returns a context that signals for the end cancel, in place of ending us.
 func caught(ctx context.Context) (context.Context, func()) {
 	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
@@ -508,7 +512,7 @@ func (r *remedy) apply(c *protocol.Conn, lease time.Duration) error {
 	case errors.Is(err, protocol.ErrLost), errors.Is(err, protocol.ErrAborted), errors.Is(err, protocol.ErrForeign):
 		r.Outcome = outcomeChanged
 	default:
-		return c.Lacks(err, "it has no WATCH (it came with 2.2), so that nothing can be repaired safely", "setnxlock release KEY --force, for one lock at a time")
+		return c.Denied(r.Key, c.Lacks(err, "it has no WATCH (it came with 2.2), so that nothing can be repaired safely", "setnxlock release KEY --force, for one lock at a time"))
 	}
 	return nil
 }

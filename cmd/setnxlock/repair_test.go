@@ -4,6 +4,8 @@ package main
 
 import (
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -155,4 +157,25 @@ func TestRepairEndsWhatClientsLeftBehind(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What was changed before a failure is told to machines, too.
+func TestHalfDoneIsTold(t *testing.T) {
+	t.Parallel()
+	address := startServer(t, "real")
+	ask(t, address, "ACL", "SETUSER", "half", "on", ">secret", "~resque:lock:a*", "%R~*", "+@all")
+	for _, args := range [][]string{{"repair", "--dialect", "resque-lock", "--lease", "1s"}, {"release", "--force", "--not-a-lock"}} {
+		for json, want := range map[bool]string{false: "resque:lock:a: removed", true: `("removed": \[\n *"resque:lock:a"\n|"outcome": "removed"(?s:.*)"outcome": "planned")`} {
+			put(t, address, onKey{"resque:lock:a", "1700000000", 0}, onKey{"resque:lock:b", "1700000000", 0})
+			args := append(args, "--user", "half", "--yes", "resque:lock:a", "resque:lock:b", "--json="+strconv.FormatBool(json))
+			out, errs, status := cli(t, append(using(address), "SETNXLOCK_PASSWORD=secret"), args...)
+			if status != statusUnavailable || !regexp.MustCompile(want).MatchString(out) {
+				t.Errorf("%q: %d, no %s in %s%s", args, status, want, out, errs)
+			}
+			if !strings.Contains(errs, `refuses on "resque:lock:b": NOPERM`) {
+				t.Errorf("%q does not name the key: %s", args, errs)
+			}
+			untouched(t, address, onKey{"resque:lock:b", "1700000000", 0})
+		}
+	}
 }

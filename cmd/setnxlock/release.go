@@ -275,13 +275,23 @@ func holderWill(held []verdict.Verdict) string {
 
 // removeShown removes a lock, if it is as it was shown.
 func (a *app) removeShown(ctx context.Context, v *target, one verdict.Verdict) error {
-	for _, value := range values(one) {
-		if err := a.remove(ctx, v, one.Key, one.Lock, value); err != nil {
-			if errors.Is(err, compat.ErrLost) && failure(err) == nil { // which has words of its own
-				err = exit.Because(statusLost, fmt.Errorf("%q has changed since it was shown: it was not removed", one.Key), "")
-			}
-			return err
+	all := values(one)
+	for i, value := range all {
+		err := a.remove(ctx, v, one.Key, one.Lock, value)
+		if err == nil {
+			continue
 		}
+		removed := "it was not removed"
+		if i > 0 {
+			removed = fmt.Sprintf("%d of %d holders were removed", i, len(all))
+		}
+		if errors.Is(err, compat.ErrLost) && failure(err) == nil { // which has words of its own
+			return exit.Because(statusLost, fmt.Errorf("%q has changed since it was shown: %s", one.Key, removed), "")
+		}
+		if i > 0 {
+			a.say("%s before this", removed)
+		}
+		return err
 	}
 	return nil
 }

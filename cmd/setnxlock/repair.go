@@ -517,14 +517,25 @@ func (r *remedy) apply(c *protocol.Conn, lease time.Duration) error {
 	return nil
 }
 
-// removePair removes both keys of a lock if they hold what was seen.
+// removePair removes both keys of a lock if they hold what was seen, and the owner's has no TTL.
 func (r *remedy) removePair(c *protocol.Conn) ([]any, error) {
 	owner, deadline, _ := dialect.PairOf(r.Key)
-	return c.CompareAndSet([]string{owner, deadline}, nil, func(held []any) ([]protocol.Cmd, error) {
-		value, _ := redis.String(held[0], nil)
-		text, _ := redis.String(held[1], nil)
-		until, _, ok := dialect.Stamp{Unit: time.Second}.Parse(text)
-		if value != r.was.Value || !ok || !until.Equal(r.was.Until) {
+	keys := []string{owner, deadline}
+	read := []protocol.Cmd{{"GET", owner}, {"GET", deadline}, {"TTL", owner}}
+	return c.CompareAndSet(keys, read, func(held []any) ([]protocol.Cmd, error) {
+		var texts [2]string
+		for i, key := range keys {
+			var err error
+			if texts[i], err = redis.String(held[i], nil); err != nil && err != redis.ErrNil {
+				return nil, protocol.Foreign(key, err)
+			}
+		}
+		left, err := redis.Int64(held[2], nil)
+		if err != nil {
+			return nil, err
+		}
+		until, _, ok := dialect.Stamp{Unit: time.Second}.Parse(texts[1])
+		if texts[0] != r.was.Value || !ok || !until.Equal(r.was.Until) || left != -1 {
 			return nil, protocol.ErrLost
 		}
 		return []protocol.Cmd{{"DEL", owner, deadline}}, nil

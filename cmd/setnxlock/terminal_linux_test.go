@@ -222,6 +222,25 @@ func TestQuestionsPrecedeEveryChange(t *testing.T) {
 	}
 }
 
+// asked runs setnxlock on a terminal until it asks. end waits for its end, and returns what was shown.
+func asked(t *testing.T, address, question string, args ...string) (cmd *exec.Cmd, master *os.File, end func() (shown string)) {
+	t.Helper()
+	cmd, master = startOnTerminal(t, 200, using(address), args...)
+	var shown syncBuffer
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		io.Copy(&shown, master) //nolint:errcheck // EIO at the end
+	}()
+	until(t, "it asks", func() bool { return strings.Contains(shown.String(), question) })
+	return cmd, master, func() string {
+		cmd.Wait() //nolint:errcheck // the status is the caller's to judge
+		<-read
+		master.Close()
+		return shown.String()
+	}
+}
+
 // A signal ends a command that asks, and nothing is changed.
 func TestSignalsAnswerQuestions(t *testing.T) {
 	t.Parallel()
@@ -238,27 +257,49 @@ func TestSignalsAnswerQuestions(t *testing.T) {
 		{"Remove the counters?", []string{"fences", "--remove", "job"}},
 	} {
 		for _, sig := range []os.Signal{os.Interrupt, unix.SIGTERM} {
-			cmd, master := startOnTerminal(t, 200, using(address), test.args...)
-			var shown syncBuffer
-			read := make(chan struct{})
-			go func() {
-				defer close(read)
-				io.Copy(&shown, master) //nolint:errcheck // EIO at the end
-			}()
-			until(t, "it asks", func() bool { return strings.Contains(shown.String(), test.asks) })
+			cmd, _, end := asked(t, address, test.asks, test.args...)
 			must.Do(t, cmd.Process.Signal(sig))
 			over := time.AfterFunc(patience, func() { cmd.Process.Kill() }) //nolint:errcheck // it is gone
-			cmd.Wait()                                                      //nolint:errcheck // the status is judged below
+			end()
 			if !over.Stop() || cmd.ProcessState.Success() {
 				t.Errorf("%q, %v: it does not end, %v", test.args, sig, cmd.ProcessState)
 			}
-			<-read
-			master.Close()
 		}
 	}
 	for _, key := range []string{"job:fence:{job}", "resque:lock:a"} {
 		if ask(t, address, "EXISTS", key) != int64(1) {
 			t.Errorf("%q was removed", key)
 		}
+	}
+}
+
+// What changes between the question and the answer stays as it is, and what was removed before is told.
+func TestAnswersComeTooLate(t *testing.T) {
+	t.Parallel()
+	address := startServer(t, "7.0")
+	for _, test := range []struct {
+		asks, says string
+		args       []string
+		change     []any // of the keys, before the answer
+		stays      string
+	}{
+		{"Remove them?", `"b" has changed since it was shown: it was not removed`, []string{"release", "--force", "a", "b"}, []any{"SET", "b", someHex}, "b"},
+		{"Remove it?", `"sem" has changed since it was shown: 1 of 3 holders were removed`, []string{"release", "--force", "sem"}, []any{"DEL", "sem:2:{sem}"}, "sem:3:{sem}"},
+		{"Do this?", "lock:owner:two: changed", []string{"repair", "--lease", "1s", "--dialect", "mlanett-redis-lock", "two"}, []any{"EXPIRE", "lock:owner:two", 600}, "lock:owner:two"},
+	} {
+		put(t, address, onKey{"a", someUUID, 600}, onKey{"b", someUUID, 600}, onKey{"lock:owner:two", "host:1", 0}, onKey{"lock:expire:two", "1700000000", 0})
+		for range 3 {
+			leave(t, address, "--limit", "3", "sem")
+		}
+		_, master, end := asked(t, address, test.asks, test.args...)
+		ask(t, address, test.change[0].(string), test.change[1:]...)
+		must.Get(io.WriteString(master, "y\n"))(t)
+		if shown := end(); !strings.Contains(shown, test.says) {
+			t.Errorf("%q: no %q in\n%s", test.args, test.says, shown)
+		}
+		if ask(t, address, "EXISTS", test.stays) != int64(1) {
+			t.Errorf("%q: %s was removed", test.args, test.stays)
+		}
+		ask(t, address, "FLUSHALL")
 	}
 }

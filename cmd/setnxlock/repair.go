@@ -55,7 +55,8 @@ It needs WATCH: Redis 2.2.`
 
 const repairStatus = `  0      What the plan says was done, or there was nothing to do; or --dry-run.
   1      The answer was no. Nothing was changed.
-` + statusHelp
+` + statusHelp + `
+  128+N  Signal N ended it before it changed anything.`
 
 const repairExamples = `  setnxlock repair --dialect resque-lock --match 'resque:lock:*' --dry-run
   setnxlock repair --dialect redis-py-2.9 --lease 5m nightly-report
@@ -170,7 +171,7 @@ func (a *app) repair(keys []string, f repairFlags) error {
 		return do(c)
 	}
 	plan := repairPlan{Server: p.one().name}
-	if err := a.plan(ctx, on, keys, f, &plan); err != nil {
+	if err := a.plan(on, keys, f, &plan); err != nil {
 		return err
 	}
 	plan.Applied = !f.dryRun && slices.ContainsFunc(plan.Plan, acts) && (f.yes || !f.asJSON)
@@ -181,7 +182,7 @@ func (a *app) repair(keys []string, f repairFlags) error {
 		err = a.confirm("Do this?")
 	}
 	if err == nil && plan.Applied {
-		_, stop := caught(ctx) // what has begun is finished, and told
+		_, stop := caught() // what has begun is finished, and told
 		defer stop()
 		err = on(func(c redis.Conn) error { return a.apply(c, plan.Plan, f) })
 	}
@@ -192,7 +193,7 @@ func (a *app) repair(keys []string, f repairFlags) error {
 }
 
 // plan fills in the plan, after a second look.
-func (a *app) plan(ctx context.Context, on func(func(redis.Conn) error) error, keys []string, f repairFlags, plan *repairPlan) error {
+func (a *app) plan(on func(func(redis.Conn) error) error, keys []string, f repairFlags, plan *repairPlan) error {
 	var seen []verdict.Verdict
 	err := on(func(c redis.Conn) (err error) {
 		seen, plan.Keys, err = a.suspects(c, keys, f)
@@ -212,7 +213,7 @@ func (a *app) plan(ctx context.Context, on func(func(redis.Conn) error) error, k
 	if !slices.ContainsFunc(plan.Plan, acts) {
 		return nil
 	}
-	if err := a.watchFor(ctx, plan.Plan, f.lease); err != nil {
+	if err := a.watchFor(plan.Plan, f.lease); err != nil {
 		return err
 	}
 	return on(func(c redis.Conn) error { return lookAgain(c, plan.Plan) })
@@ -395,15 +396,17 @@ func acts(r remedy) bool { return r.Action != doLeave }
 // done reports whether r has changed something.
 func done(r remedy) bool { return r.Outcome == outcomeRemoved || r.Outcome == outcomeExpires }
 
-// caught returns a context that signals for the end cancel, in place of ending us.
-func caught(ctx context.Context) (context.Context, func()) {
-	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+// caught returns a channel of the signals for the end, which no longer end us.
+func caught() (<-chan os.Signal, func()) {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
+	return c, func() { signal.Stop(c) }
 }
 
 // watchFor waits for a lease.
-func (a *app) watchFor(ctx context.Context, plan []remedy, lease time.Duration) error {
-	ctx, done := caught(ctx)
-	defer done()
+func (a *app) watchFor(plan []remedy, lease time.Duration) error {
+	signals, release := caught()
+	defer release()
 	suspects := 0
 	for _, r := range plan {
 		if acts(r) {
@@ -422,8 +425,8 @@ func (a *app) watchFor(ctx context.Context, plan []remedy, lease time.Duration) 
 	select {
 	case <-t.C:
 		return nil
-	case <-ctx.Done():
-		return exit.Because(exit.Signal+int(syscall.SIGINT), errors.New("interrupted: nothing was changed"), "")
+	case sig := <-signals:
+		return exit.Because(exit.Signal+int(sig.(syscall.Signal)), errors.New("interrupted: nothing was changed"), "")
 	}
 }
 

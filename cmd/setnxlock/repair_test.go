@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -178,4 +179,19 @@ func TestHalfDoneIsTold(t *testing.T) {
 			untouched(t, address, onKey{"resque:lock:b", "1700000000", 0})
 		}
 	}
+}
+
+// A signal ends the watch with its own status, and nothing is changed.
+func TestSignalsEndTheWatch(t *testing.T) {
+	t.Parallel()
+	address := startServer(t, "2.4")
+	left := onKey{"resque:lock:a", "1700000000", 0}
+	put(t, address, left)
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		s := play(t, address, "repair", "--dialect", "resque-lock", "--lease", "1h", "--yes", left.key)
+		until(t, "it watches", func() bool { return strings.Contains(s.errs.String(), "watching 1 keys") })
+		s.signal(sig)
+		s.want(exit.Signal+int(sig), "interrupted: nothing was changed")
+	}
+	untouched(t, address, left)
 }

@@ -62,6 +62,7 @@ func TestCommandsAgree(t *testing.T) {
 			{name: "text", on: set("web1", 600), says: "held", run: 75, since: "2.2"},
 			{name: "flag", on: set("1", 600), says: "held", run: 75, since: "2.2"},
 			{name: "empty flag", on: set("", 600), says: "held", run: 75, since: "2.2"},
+			{name: "empty flag without a TTL", on: set("", 0), says: "persistent", run: 75},
 			{name: "seconds to come", on: set(ahead, 0), says: "held", run: 75},
 			{name: "seconds past", on: set(past, 0), says: "dead", run: auto},
 			{name: "float past", on: set(past+".25", 0), says: "dead", run: auto},

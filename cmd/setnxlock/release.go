@@ -365,11 +365,16 @@ func (a *app) removeBy(ctx context.Context, n node, key, token string, names ...
 func (a *app) removeKey(ctx context.Context, n node, key, value string) error {
 	if value == "" { // of clients that write nothing; no token is empty
 		c, err := n.source.Get(ctx, key)
-		if err == nil {
-			_, err = protocol.NewConn(c).Run(protocol.Change{Key: key})
-			c.Close()
+		if err != nil {
+			return err
 		}
-		return err
+		defer c.Close()
+		conn := protocol.NewConn(c)
+		_, err = conn.Run(protocol.Change{Key: key})
+		if unfit(conn.Lacks(err, "", "")) {
+			_, err = conn.Run(protocol.Change{If: protocol.Unguarded, Key: key})
+		}
+		return conn.Denied(key, err)
 	}
 	var err error
 	for _, names := range [][]string{{"tx:guarded", "getset:guarded", "getset:listed"},

@@ -332,7 +332,7 @@ func (a *app) seesAll(ctx context.Context, p *deployment, t *target) error {
 		switch {
 		case readers && v.Lock == verdict.RW && !v.Obtainable:
 			why = " " + v.Refusal() + ": it is a lock for readers and a writer, and this one does not see the readers"
-		case (readers || limited) && v.Status == compat.StatusFree && len(v.Wrong) > 0:
+		case (readers || limited) && v.IsUnseen():
 			why = ": " + v.Wrong[0]
 		case limited && v.Lock == verdict.Slots:
 			why = " " + v.Refusal() + ": several clients share it (--limit), and this lock does not see them"

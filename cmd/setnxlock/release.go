@@ -167,6 +167,9 @@ func (a *app) releaseByForce(keys []string, f releaseFlags) error {
 			return err
 		}
 	}
+	if i := slices.IndexFunc(all, verdict.Verdict.IsUnseen); i >= 0 {
+		return exit.Because(statusUnavailable, fmt.Errorf("%q: %s; nothing was removed", all[i].Key, all[i].Wrong[0]), "")
+	}
 	held := slices.DeleteFunc(all, func(one verdict.Verdict) bool { return one.Status == compat.StatusFree })
 	if len(held) > 0 {
 		if err := a.mayRemove(held, f); err != nil {

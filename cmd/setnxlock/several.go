@@ -54,6 +54,9 @@ func relation(all []verdict.Verdict) string {
 	}
 	switch owner := "one client"; {
 	case !slices.ContainsFunc(all, func(v verdict.Verdict) bool { return !free(v) }):
+		if slices.ContainsFunc(all, verdict.Verdict.IsUnseen) {
+			return "none is held, as far as this user sees"
+		}
 		return "all are free"
 	case !slices.ContainsFunc(all, func(v verdict.Verdict) bool { return !sameHolder(first, v) }):
 		if first.Owner != "" {

@@ -393,6 +393,9 @@ func (v *Verdict) Unseen(why string) {
 	v.Wrong = append(v.Wrong, "whether others share it can't be seen: "+why)
 }
 
+// IsUnseen reports a key that Unseen was called for.
+func (v Verdict) IsUnseen() bool { return v.Status == protocol.StatusFree && len(v.Wrong) > 0 }
+
 // Refusal tells why a key was asked for in vain: the rest of a sentence that begins with its name.
 func (v Verdict) Refusal() string {
 	text := "is held by another client"

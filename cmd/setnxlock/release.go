@@ -284,15 +284,13 @@ func (a *app) removeShown(ctx context.Context, v *target, one verdict.Verdict) e
 		if err == nil {
 			continue
 		}
-		removed := "it was not removed"
+		what := "it"
 		if i > 0 {
-			removed = fmt.Sprintf("%d of %d holders were removed", i, len(all))
+			what = "the rest"
+			a.say("%d of %d holders were removed before this", i, len(all))
 		}
 		if errors.Is(err, compat.ErrLost) && failure(err) == nil { // which has words of its own
-			return exit.Because(statusLost, fmt.Errorf("%q has changed since it was shown: %s", one.Key, removed), "")
-		}
-		if i > 0 {
-			a.say("%s before this", removed)
+			err = exit.Because(statusLost, fmt.Errorf("%q has changed since it was shown: %s was not removed", one.Key, what), "")
 		}
 		return err
 	}

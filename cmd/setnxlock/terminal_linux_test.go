@@ -237,7 +237,7 @@ func asked(t *testing.T, address, question string, args ...string) (cmd *exec.Cm
 		cmd.Wait() //nolint:errcheck // the status is the caller's to judge
 		<-read
 		master.Close()
-		return shown.String()
+		return strings.ReplaceAll(shown.String(), "\r\n", "\n")
 	}
 }
 
@@ -284,7 +284,7 @@ func TestAnswersComeTooLate(t *testing.T) {
 		stays      string
 	}{
 		{"Remove them?", `"b" has changed since it was shown: it was not removed`, []string{"release", "--force", "a", "b"}, []any{"SET", "b", someHex}, "b"},
-		{"Remove it?", `"sem" has changed since it was shown: 1 of 3 holders were removed`, []string{"release", "--force", "sem"}, []any{"DEL", "sem:2:{sem}"}, "sem:3:{sem}"},
+		{"Remove it?", "1 of 3 holders were removed before this\nsetnxlock: \"sem\" has changed since it was shown: the rest was not removed", []string{"release", "--force", "sem"}, []any{"DEL", "sem:2:{sem}"}, "sem:3:{sem}"},
 		{"Do this?", "lock:owner:two: changed", []string{"repair", "--lease", "1s", "--dialect", "mlanett-redis-lock", "two"}, []any{"EXPIRE", "lock:owner:two", 600}, "lock:owner:two"},
 	} {
 		put(t, address, onKey{"a", someUUID, 600}, onKey{"b", someUUID, 600}, onKey{"lock:owner:two", "host:1", 0}, onKey{"lock:expire:two", "1700000000", 0})

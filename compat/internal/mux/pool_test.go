@@ -3,6 +3,7 @@ package mux
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -217,3 +218,23 @@ func TestOutOfStepIsNotShared(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// A borrowed connection that breaks in the middle of a Step's commands may have sent the first ones.
+func TestBrokeInTheMiddle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &Pool{Most: 1, Whole: func() bool { return true }, Borrow: func(context.Context, string) (redis.Conn, error) {
+			return breaking{newSilent()}, nil
+		}}
+		s := p.Step("k")
+		s.Send("SET", "k", "v") //nolint:errcheck // nothing is sent before Do
+		if _, err := s.Do("WATCH", "k"); err == nil || s.Unsent() {
+			t.Errorf("it broke (%v) and claims to have written nothing", err)
+		}
+		s.Close()
+	})
+}
+
+// A breaking connection breaks in each Send.
+type breaking struct{ *silent }
+
+func (breaking) Send(string, ...any) error { return net.ErrClosed }

@@ -197,7 +197,7 @@ func (s *Step) borrow(ctx context.Context, limit time.Duration) (left time.Durat
 		s.err = unsent(err)
 		return 0, s.err
 	}
-	s.conn = conn
+	s.conn, s.wrote = conn, true // a Send of many commands writes before the last one
 	if m := s.m; m != nil {
 		s.m = nil
 		defer m.recycle()
@@ -207,7 +207,6 @@ func (s *Step) borrow(ctx context.Context, limit time.Duration) (left time.Durat
 			}
 		}
 	}
-	s.wrote = true
 	return left, nil
 }
 

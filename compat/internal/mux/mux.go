@@ -303,11 +303,12 @@ func (c *Conn) replies(m *Message) ([]any, error) {
 }
 
 // stuck returns the refusal of an EXEC if it may have left the connection in MULTI, where the commands of other
-// messages would be queued: Redis 2.0 to 2.4 do so when their memory is full.
+// messages would be queued: Redis 2.0 to 2.4 do so when their memory is full. The refusal answers its own message
+// only, so it is just text here: a message behind may have run with a later EXEC.
 func stuck(names []string, replies []any) error {
 	for i, name := range names {
 		if e, refused := replies[i].(redis.Error); refused && strings.EqualFold(name, "EXEC") && !answer.ExecAborted(e) {
-			return e
+			return fmt.Errorf("setnxlock: the connection may still be in MULTI: EXEC of another message: %s", string(e))
 		}
 	}
 	return nil

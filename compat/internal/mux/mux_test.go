@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/setnxlock/setnxlock/compat/internal/answer"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
 	"go.uber.org/goleak"
 )
@@ -163,4 +164,28 @@ func TestRefusedExec(t *testing.T) {
 			c.Close()
 		})
 	}
+}
+
+// The refusal of one caller's EXEC is no answer to the messages behind it: a server in MULTI may run them later.
+func TestRefusedExecAnswersItsCallerOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSilent()
+		c := New(s)
+		m := say("MULTI")
+		m.Add("EXEC")
+		go c.Do(context.Background(), 0, m) //nolint:errcheck // its outcome is TestRefusedExec's
+		synctest.Wait()
+		behind := make(chan error, 1)
+		go func() {
+			_, err := c.Do(context.Background(), 0, say("SETNX", "k", "v"))
+			behind <- err
+		}()
+		synctest.Wait()
+		s.answers <- "OK"
+		s.answers <- redis.Error("ERR command not allowed when used memory > 'maxmemory'")
+		if err := <-behind; err == nil || answer.Refused(err) || answer.Known(err) != nil || errors.Is(err, ErrNotSent) {
+			t.Errorf("behind it: %#v, want an unknown outcome", err)
+		}
+		synctest.Wait()
+	})
 }

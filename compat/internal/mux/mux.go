@@ -319,6 +319,7 @@ func (c *Conn) unanswered(m *Message, err error) {
 	if m.abandoned {
 		return
 	}
+	m.timer.Stop() // nobody recycles m
 	m.err = err
 	m.done <- struct{}{}
 	c.waiting--

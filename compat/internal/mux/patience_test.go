@@ -223,3 +223,32 @@ func TestNothingIsLeftToWrite(t *testing.T) {
 		t.Errorf("the next message got %v, %v", got, err)
 	}
 }
+
+// No timer of a message outlives the message. The timer would keep a dead connection in memory until the patience of
+// its callers ends, or for a century.
+func TestNothingRingsForTheDead(t *testing.T) {
+	for name, end := range map[string]func(*Conn, *silent){
+		"broken": func(_ *Conn, s *silent) { s.end() },
+		"closed": func(c *Conn, _ *silent) { c.Close() },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSilent()
+			c := New(s)
+			messages := []*Message{say("GET", "k"), say("GET", "k"), say("GET", "k")}
+			for _, m := range messages {
+				go c.Do(t.Context(), 0, m) //nolint:errcheck // each gets the error
+				synctest.Wait()
+			}
+			c.mu.Lock()
+			c.pending, c.sent = c.sent[2:], c.sent[:2]
+			c.mu.Unlock()
+			end(c, s)
+			synctest.Wait()
+			for i, m := range messages {
+				if m.err == nil || m.timer.Stop() {
+					t.Errorf("%s: message %d ended with %v, and its timer runs", name, i, m.err)
+				}
+			}
+		})
+	}
+}

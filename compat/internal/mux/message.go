@@ -71,26 +71,22 @@ func (m *Message) recycle() {
 // ever stands for a patience without an end.
 const ever = 100 * 365 * 24 * time.Hour
 
-// startTimer sets the timer for the end of the caller's patience: it fires even while the caller itself writes.
+// startTimer sets the timer for the end of the caller's patience.
 func (m *Message) startTimer(c *Conn, patience time.Duration) {
 	m.on = c
 	if patience == 0 {
 		patience = ever
 	}
 	if m.timer == nil {
-		m.timer = limit.AfterFunc(patience, m.expire)
+		m.timer = limit.AfterFunc(patience, m.ring)
 	} else {
 		m.timer.Reset(patience)
 	}
 }
 
-// expire ends m when its timer fires.
-func (m *Message) expire() {
-	c := m.on
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !m.abandoned && m.err == nil && m.replies == nil {
-		m.err = c.abandon(m, limit.ErrTimeout)
-		m.done <- struct{}{}
-	}
+// ring ends m when its timer fires.
+func (m *Message) ring() {
+	m.on.mu.Lock()
+	defer m.on.mu.Unlock()
+	m.on.expire(m, limit.ErrTimeout)
 }

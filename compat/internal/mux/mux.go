@@ -50,6 +50,7 @@ type Conn struct {
 	batch    []*Message // being written
 	sent     []*Message // written, and not answered yet
 	waiting  int        // the number of callers that wait for a reply
+	alone    *Message   // is being written by its caller
 	writing  bool       // a goroutine writes, and will look at pending again
 	reading  bool
 	retired  bool // the connection gets no new messages
@@ -57,7 +58,8 @@ type Conn struct {
 	shutting bool
 	err      error // the connection has ended
 
-	aging *time.Timer // fires when the connection's age comes
+	writes func()      // writeAll, made once
+	aging  *time.Timer // fires when the connection's age comes
 }
 
 // age limits the time for which a connection is shared. Its pool then tests and replaces it like any other. So a
@@ -68,6 +70,7 @@ const age = time.Second
 // connection has no goroutine.
 func New(c redis.Conn) *Conn {
 	shared := &Conn{c: c}
+	shared.writes = shared.writeAll
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	shared.aging = limit.AfterFunc(age, func() {
@@ -139,18 +142,19 @@ func (c *Conn) wait(ctx context.Context, m *Message) ([]any, error) {
 	}
 }
 
-// send puts a message behind the others. A caller writes the pending messages if no goroutine does: a lone
-// message at once. With last, send retires the connection, and works on a retired one too: the caller has sent
-// earlier messages over it. Without last, send returns errTakesNoMore for a retired connection. It always does
-// for an ended one. patience limits the wait for the replies; 0: no limit.
+// send puts a message behind the others. A goroutine writes them: a server that reads nothing would hold up a writing
+// caller beyond the end of its wait. A lone message is written at once, by its caller: the end of that caller's wait
+// ends the connection, on which nothing else was sent. With last, send retires the connection, and works on a retired
+// one too: the caller has sent earlier messages over it. Without last, send returns errTakesNoMore for a retired
+// connection. It always does for an ended one. patience limits the wait for the replies; 0: no limit.
 func (c *Conn) send(ctx context.Context, patience time.Duration, m *Message, last bool) error {
 	if ctx.Err() != nil {
 		m.recycle()
 		return unsent(limit.Cause(ctx))
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.err != nil || c.retired && !last {
-		c.mu.Unlock()
 		return errTakesNoMore
 	}
 	m.startTimer(c, patience)
@@ -158,15 +162,27 @@ func (c *Conn) send(ctx context.Context, patience time.Duration, m *Message, las
 	c.waiting++
 	c.pending = append(c.pending, m)
 	if c.writing {
-		c.mu.Unlock()
 		return nil
 	}
 	c.writing = true
-	more := c.write()
-	c.mu.Unlock()
-	if more {
-		go c.writeRest()
+	if c.waiting > 1 {
+		go c.writes()
+		return nil
 	}
+	if ctx.Done() != nil {
+		defer context.AfterFunc(ctx, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if c.alone == m {
+				c.expire(m, limit.Cause(ctx))
+			}
+		})()
+	}
+	c.alone = m
+	if more := c.write(); more {
+		go c.writes()
+	}
+	c.alone = nil
 	return nil
 }
 
@@ -182,8 +198,7 @@ func (c *Conn) gather() {
 	}
 }
 
-// write gathers messages, and writes them. c.mu is held, but not during the write. more reports new pending messages:
-// the caller must call write again.
+// write gathers messages, and writes them. c.mu is held, but not during the write. more reports new pending messages.
 func (c *Conn) write() (more bool) {
 	c.gather()
 	batch := c.pending
@@ -216,8 +231,8 @@ func (c *Conn) write() (more bool) {
 	return c.writing
 }
 
-// writeRest writes until nothing is pending.
-func (c *Conn) writeRest() {
+// writeAll writes until nothing is pending.
+func (c *Conn) writeAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.write() {
@@ -232,12 +247,23 @@ func (c *Conn) abandon(m *Message, why error) error {
 	c.waiting--
 	defer c.endIfIdle()
 	m.abandoned = true // the replies are thrown away
+	if c.alone == m {  // nothing else ends the write
+		c.failed(net.ErrClosed)
+	}
 	if i := slices.Index(c.pending, m); i >= 0 {
 		c.pending = slices.Delete(c.pending, i, i+1)
 		return unsent(why)
 	}
 	c.spoil() // the connection may be silent for the other callers too
 	return why
+}
+
+// expire ends m for its caller. c.mu is held.
+func (c *Conn) expire(m *Message, why error) {
+	if !m.abandoned && m.err == nil && m.replies == nil {
+		m.err = c.abandon(m, why)
+		m.done <- struct{}{}
+	}
 }
 
 // read hands m and the messages behind it their replies, as long as there are replies to come. It wakes a caller

@@ -140,19 +140,63 @@ func TestPatienceInAnyOrder(t *testing.T) {
 	}
 }
 
-// A server that reads nothing holds up a writing caller for no longer than the caller's patience.
-func TestPatienceWhileWriting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		here, there := net.Pipe()
-		defer there.Close()
-		c := New(redis.NewConn(here, 0, 0))
-		began := time.Now()
-		_, err := c.Do(context.Background(), 300*time.Millisecond, say("GET", "k"))
-		if took := time.Since(began); !errors.Is(err, limit.ErrTimeout) || errors.Is(err, ErrNotSent) || took != 300*time.Millisecond {
-			t.Errorf("%v after %v", err, took)
+// A server that reads nothing holds up a caller no longer than the caller waits, even if other callers wait for longer.
+func TestEndWhileWriting(t *testing.T) {
+	const within = 300 * time.Millisecond
+	for name, wait := range map[string]func(*Conn) error{
+		"patience": func(c *Conn) error {
+			_, err := c.Do(context.Background(), within, say("GET", "k"))
+			return err
+		},
+		"limit": func(c *Conn) error {
+			ctx, stop := limit.Within(context.Background(), limit.Real, within)
+			defer stop()
+			_, err := c.Do(ctx, 0, say("GET", "k"))
+			return err
+		},
+		"deadline": func(c *Conn) error {
+			ctx, stop := context.WithTimeout(context.Background(), within)
+			defer stop()
+			if _, err := c.Do(ctx, 0, say("GET", "k")); err != context.DeadlineExceeded {
+				return err
+			}
+			return limit.ErrTimeout
+		},
+	} {
+		for _, alone := range []bool{true, false} { // alone it writes itself
+			synctest.Test(t, func(t *testing.T) {
+				here, there := net.Pipe()
+				defer there.Close()
+				c := New(redis.NewConn(here, 0, 0))
+				began, before, done, behind := time.Now(), make(chan error, 1), make(chan error, 1), make(chan error, 1)
+				patient := func(done chan error) {
+					_, err := c.Do(context.Background(), time.Minute, say("GET", "k"))
+					done <- err
+				}
+				if !alone {
+					go patient(before)
+					there.Read(make([]byte, 100)) //nolint:errcheck // a message, and no more
+				}
+				go func() { done <- wait(c) }()
+				synctest.Wait()
+				go patient(behind)
+				if err, took := <-done, time.Since(began); !errors.Is(err, limit.ErrTimeout) || errors.Is(err, ErrNotSent) || took != within {
+					t.Errorf("%s, alone %v: %v after %v, want ErrTimeout after %v", name, alone, err, took, within)
+				}
+				want := within
+				if !alone {
+					want = time.Minute
+					if err, took := <-before, time.Since(began); !errors.Is(err, limit.ErrTimeout) || errors.Is(err, ErrNotSent) || took != want {
+						t.Errorf("%s: the first: %v after %v, want ErrTimeout after %v", name, err, took, want)
+					}
+				}
+				if err, took := <-behind, time.Since(began); !errors.Is(err, ErrNotSent) || took != want {
+					t.Errorf("%s, alone %v: behind it: %v after %v, want ErrNotSent after %v", name, alone, err, took, want)
+				}
+				synctest.Wait()
+			})
 		}
-		synctest.Wait()
-	})
+	}
 }
 
 // A connection takes no new messages after its age without a reply, even if its callers wait longer.
@@ -217,7 +261,7 @@ func TestNothingIsLeftToWrite(t *testing.T) {
 	c.waiting, c.writing, c.pending = 1, true, []*Message{say("GET", "k")}
 	c.abandon(c.pending[0], context.Canceled) //nolint:errcheck // it gives the cause back
 	c.mu.Unlock()
-	c.writeRest()
+	c.writeAll()
 	s.answers <- "v"
 	if got, err := c.Do(context.Background(), time.Minute, say("GET", "k")); err != nil || len(got) != 1 || got[0] != "v" {
 		t.Errorf("the next message got %v, %v", got, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -96,15 +97,15 @@ func everyLoss(net *faulty.Network, faults []faulty.Fate, step func(name string,
 	for n, ran := 1, 1; n <= ran; n++ {
 		ran = 0
 		for i, f := range faults {
-			sent := 0
+			var sent atomic.Int64 // a wake-up is sent in the background
 			net.Expect(nil)
 			step(fmt.Sprintf("%d-%d", n, i+1), func() {
 				net.Expect(func(m faulty.Message) faulty.Fate {
-					sent = m.N
+					sent.Store(int64(m.N))
 					return f.At(n)(m)
 				})
 			})
-			ran = max(ran, sent)
+			ran = max(ran, int(sent.Load()))
 		}
 	}
 }

@@ -90,3 +90,13 @@ func (m *Message) ring() {
 	defer m.on.mu.Unlock()
 	m.on.expire(m, limit.ErrTimeout)
 }
+
+// unanswered ends m without replies. The mutex of its connection is held.
+func (m *Message) unanswered(err error) {
+	if m.abandoned {
+		return
+	}
+	m.timer.Stop() // nobody recycles m
+	m.err = err
+	m.done <- struct{}{}
+}

@@ -49,7 +49,7 @@ type Conn struct {
 	pending  []*Message // no part of them is written
 	batch    []*Message // being written
 	sent     []*Message // written, and not answered yet
-	waiting  int        // the number of callers that wait for a reply
+	waiting  int        // the number of callers that wait for a reply, as long as the connection has not ended
 	alone    *Message   // is being written by its caller
 	writing  bool       // a goroutine writes, and will look at pending again
 	reading  bool
@@ -340,17 +340,6 @@ func stuck(names []string, replies []any) error {
 	return nil
 }
 
-// unanswered ends m without replies. c.mu is held.
-func (c *Conn) unanswered(m *Message, err error) {
-	if m.abandoned {
-		return
-	}
-	m.timer.Stop() // nobody recycles m
-	m.err = err
-	m.done <- struct{}{}
-	c.waiting--
-}
-
 // failed ends the connection. c.mu is held.
 func (c *Conn) failed(err error) {
 	if c.err != nil {
@@ -361,10 +350,10 @@ func (c *Conn) failed(err error) {
 	}
 	c.aging.Stop()
 	for _, m := range slices.Concat(c.sent, c.batch) {
-		c.unanswered(m, err)
+		m.unanswered(err)
 	}
 	for _, m := range c.pending {
-		c.unanswered(m, unsent(err))
+		m.unanswered(unsent(err))
 	}
 	c.aged = c.aged && err == net.ErrClosed && len(c.sent)+len(c.batch) == 0
 	c.sent, c.batch, c.pending = nil, nil, nil

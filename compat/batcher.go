@@ -106,11 +106,21 @@ func (s *server) carryOut(batch []*batchedChange) {
 			errs[i] = c.verdict(changes[i].Key, err)
 			batch[i].err = errs[i]
 		}
-		return errors.Join(errs...)
+		return c.joined(errs)
 	})
 	for _, c := range batch {
 		if !ran {
 			c.err = err
 		}
 	}
+}
+
+// joined returns the error of a step with several changes. Other connections must not repeat such a step after a change
+// that ran: it would look lost, beside a change that was refused.
+func (c *call) joined(errs []error) error {
+	err := errors.Join(errs...)
+	if err != nil && len(errs) > 1 && c.wire.Session.Ran {
+		return protocol.Unknown.Mark(err)
+	}
+	return err
 }

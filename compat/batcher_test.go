@@ -90,3 +90,43 @@ func TestEachOfACrowdHasItsOwnOutcome(t *testing.T) {
 		}
 	})
 }
+
+// A batch may be carried out in parts. If its server changes its role in between, the parts that were done are not
+// tried again: they would look lost.
+func TestACrowdIsReleasedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 16
+		locks, net, s := crowded(t, many, compat.Options{})
+		other := s.Dial()
+		lost := func(i int) bool { return i%4 == 3 }
+		for i := range locks {
+			if lost(i) {
+				other.Do("SET", fmt.Sprint("k", i), "another's") //nolint:errcheck
+			}
+		}
+		var execs int
+		net.Expect(func(m faulty.Message) faulty.Fate {
+			if m.Name == "EXEC" && (execs > 0 || len(m.Write) > many/2) {
+				switch execs++; execs {
+				case 1: // of all: it aborts
+					return faulty.First(func() { other.Do("EXPIRE", "k6", 60) }) //nolint:errcheck
+				case 3: // of the second half
+					return faulty.Answer(redis.Error("READONLY You can't write against a read only slave."))
+				}
+			}
+			return faulty.Fate{Before: time.Millisecond}
+		})
+		var all sync.WaitGroup
+		for i, l := range locks {
+			all.Go(func() {
+				if err := l.Release(background); errors.Is(err, compat.ErrLost) != lost(i) {
+					t.Errorf("lock %d: %v, want ErrLost: %t", i, err, lost(i))
+				}
+			})
+		}
+		all.Wait()
+		if execs < 3 {
+			t.Errorf("%d transactions, want a batch and its halves", execs)
+		}
+	})
+}

@@ -228,7 +228,7 @@ func (s *server) extendAll(ctx context.Context, now func() time.Time, leases []G
 		for n, i := range asked {
 			next[i], errs[i] = c.extended(leases[i], next[i], &changes[n], replies[n], c.verdict(leases[i].Key, failed[n]))
 		}
-		return errors.Join(errs...)
+		return c.joined(errs)
 	})
 	if !ran || len(errs) == 1 && protocol.OutcomeOf(err) == protocol.NotSent { // the step's word: nothing was written
 		for i := range errs {

@@ -13,6 +13,7 @@ import (
 	"github.com/setnxlock/setnxlock/compat"
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/oldredis"
+	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
 )
 
@@ -91,12 +92,33 @@ func TestEachOfACrowdHasItsOwnOutcome(t *testing.T) {
 	})
 }
 
+// inHalves aborts the first EXEC of a batch, and then lets the server be a replica for the second half. The result counts
+// the transactions from that EXEC on.
+func inHalves(net *faulty.Network, other redis.Conn) *int {
+	execs := new(int)
+	net.Expect(func(m faulty.Message) faulty.Fate {
+		if m.Name == "EXEC" && (*execs > 0 || len(m.Write) > 8) {
+			switch *execs++; *execs {
+			case 1:
+				return faulty.First(func() {
+					for i := range 64 { // some may not be in the batch
+						other.Do("EXPIRE", fmt.Sprint("k", i), 60) //nolint:errcheck // it touches the key
+					}
+				})
+			case 3:
+				return faulty.Answer(redis.Error("READONLY You can't write against a read only slave."))
+			}
+		}
+		return faulty.Fate{Before: time.Millisecond}
+	})
+	return execs
+}
+
 // A batch may be carried out in parts. If its server changes its role in between, the parts that were done are not
 // tried again: they would look lost.
 func TestACrowdIsReleasedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const many = 16
-		locks, net, s := crowded(t, many, compat.Options{})
+		locks, net, s := crowded(t, 64, compat.Options{})
 		other := s.Dial()
 		lost := func(i int) bool { return i%4 == 3 }
 		for i := range locks {
@@ -104,18 +126,7 @@ func TestACrowdIsReleasedOnce(t *testing.T) {
 				other.Do("SET", fmt.Sprint("k", i), "another's") //nolint:errcheck
 			}
 		}
-		var execs int
-		net.Expect(func(m faulty.Message) faulty.Fate {
-			if m.Name == "EXEC" && (execs > 0 || len(m.Write) > many/2) {
-				switch execs++; execs {
-				case 1: // of all: it aborts
-					return faulty.First(func() { other.Do("EXPIRE", "k6", 60) }) //nolint:errcheck
-				case 3: // of the second half
-					return faulty.Answer(redis.Error("READONLY You can't write against a read only slave."))
-				}
-			}
-			return faulty.Fate{Before: time.Millisecond}
-		})
+		execs := inHalves(net, other)
 		var all sync.WaitGroup
 		for i, l := range locks {
 			all.Go(func() {
@@ -125,8 +136,39 @@ func TestACrowdIsReleasedOnce(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if execs < 3 {
-			t.Errorf("%d transactions, want a batch and its halves", execs)
+		if *execs < 3 {
+			t.Errorf("%d transactions, want a batch and its halves", *execs)
+		}
+	})
+}
+
+// The same goes for renewals: a value that changes with each renewal would look like another's.
+func TestACrowdIsRenewedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, net := still(t, "2.4"), new(faulty.Network)
+		source := compat.Pooled(&redis.Pool{MaxIdle: 16, Dial: func() (redis.Conn, error) { return net.Conn(s.Dial()), nil }})
+		source.Listen = -1
+		k := compat.NewOn(source, getsetlock.Guarded{}, compat.Options{})
+		defer k.Close(background) //nolint:errcheck
+		locks := make([]*compat.Lock, 16)
+		for i := range locks {
+			var err error
+			if locks[i], err = k.TryLock(background, fmt.Sprint("k", i), 30*time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+		other := s.Dial()
+		other.Do("SET", "k0", "another's") //nolint:errcheck
+		execs := inHalves(net, other)
+		time.Sleep(25 * time.Second)
+		synctest.Wait()
+		if *execs < 3 {
+			t.Errorf("%d transactions, want a batch and its halves", *execs)
+		}
+		for i, l := range locks {
+			if err := context.Cause(l.Context()); (err != nil) != (i == 0) {
+				t.Errorf("lock %d: %v, want that the first only is lost", i, err)
+			}
 		}
 	})
 }

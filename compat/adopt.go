@@ -23,16 +23,16 @@ func (k *Locker) Adopt(ctx context.Context, key, token string, ttl time.Duration
 	if err != nil {
 		return nil, err
 	}
-	if !k.jobs.Enter() {
-		return nil, ErrClosed
-	}
-	defer k.jobs.Leave()
 	return forUser(k.adopt(ctx, key, token, ttl, start))
 }
 
 // adopt adopts a key with its prefix. It asks once more if the lease ran out before the server's answer, or the
 // clock was set ahead meanwhile: either tells nothing of a key in which nobody here had believed yet.
 func (k *Locker) adopt(ctx context.Context, key, token string, ttl time.Duration, start time.Time) (*held, error) {
+	if !k.jobs.Enter() {
+		return nil, ErrClosed
+	}
+	defer k.jobs.Leave()
 	for again := false; ; again = true {
 		h, err := k.find(ctx, key, token, ttl)
 		if err != nil {
@@ -102,7 +102,7 @@ func (k *Locker) find(ctx context.Context, key, token string, ttl time.Duration)
 
 // AdoptHandle adopts the lock of h, as [Locker.Adopt] does by its key and token.
 func (k *Locker) AdoptHandle(ctx context.Context, h Handle, ttl time.Duration) (*Lock, error) {
-	start := k.o.Clock.Now()
+	start := k.now()
 	if err := k.names(h, ttl); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -100,7 +101,15 @@ func (w *world) tryKey(k *compat.Locker, key string) *compat.Lock {
 func TestNothingHappensAfterClose(t *testing.T) {
 	kinds := withShared(all(true))
 	kinds = append(kinds, quorum("redlock", false, []string{"2.2", "2.2", "2.2"}, getsetlock.Guarded{}, getsetlock.Guarded{}, getsetlock.Guarded{}))
-	for _, q := range questions {
+	calls := append(slices.Clip(questions), question{"AdoptHandle", func(ctx context.Context, _ *world, k *compat.Locker, l *compat.Lock) (*compat.Lock, error) {
+		return k.AdoptHandle(ctx, l.Handle(), long)
+	}}, question{"ReleaseHandle", func(ctx context.Context, _ *world, k *compat.Locker, l *compat.Lock) (*compat.Lock, error) {
+		return nil, k.ReleaseHandle(ctx, l.Handle())
+	}}, question{"Detach", func(ctx context.Context, _ *world, _ *compat.Locker, l *compat.Lock) (*compat.Lock, error) {
+		_, err := l.Detach(ctx)
+		return l, err
+	}})
+	for _, q := range calls {
 		for state, befall := range map[string]func(n *faulty.Network){
 			"all is well": func(*faulty.Network) {},
 			"slow":        func(n *faulty.Network) { n.Expect(faulty.Fate{Before: 150 * time.Millisecond}.Always()) },

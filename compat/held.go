@@ -261,7 +261,7 @@ func (l *held) Extend(ctx context.Context, ttl time.Duration) error {
 // close releases the lock for the Locker's Close.
 func (l *held) close(ctx context.Context) error {
 	l.mu.Lock()
-	l.closed = l.state.Cause() == lease.None && !l.state.Leaving()
+	l.closed = l.closed || l.state.Cause() == lease.None && !l.state.Leaving()
 	l.mu.Unlock()
 	return l.release(ctx)
 }

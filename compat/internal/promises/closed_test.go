@@ -47,12 +47,13 @@ func TestWhatHasEndedIsNotReleased(t *testing.T) {
 	})
 }
 
-// A lock that Close has released was not held to the end of its work: the work hears it, and so does who waits for it.
+// A lock that Close has released was not held to the end of its work: the work hears it, and so does who waits for it,
+// however often Close is called.
 func TestDoSaysThatItWasClosed(t *testing.T) {
 	eachKind(t, withShared(all(true)), func(t *testing.T, k kind) {
 		for _, stops := range []bool{true, false} {
 			inWorld(t, k, func(w *world) {
-				locker, _ := w.client(compat.Options{})
+				locker, net := w.client(compat.Options{})
 				var cause, during error
 				done := make(chan error, 1)
 				go func() {
@@ -68,9 +69,17 @@ func TestDoSaysThatItWasClosed(t *testing.T) {
 				}()
 				synctest.Wait()
 				beside := w.tryKey(locker, k.another(2))
-				if err := locker.Close(background); err != nil {
-					t.Errorf("Close: %v", err)
+				net.Expect(faulty.Fate{Before: 50 * time.Millisecond}.Always())
+				var all sync.WaitGroup
+				for range 2 {
+					all.Go(func() {
+						if err := locker.Close(background); err != nil {
+							t.Errorf("Close: %v", err)
+						}
+					})
+					synctest.Wait()
 				}
+				all.Wait()
 				if err := <-done; !errors.Is(err, compat.ErrClosed) {
 					t.Errorf("Do: %v", err)
 				}

@@ -70,10 +70,13 @@ func (k *Locker) hold(parent context.Context, bound bool, le Grant, ttl time.Dur
 			l.release(context.Background()) //nolint:errcheck // a panic is on its way
 		})
 	}
-	if k.o.Hold > 0 { // it is its user's from here on
+	if k.o.Hold > 0 {
 		l.mu.Lock()
-		l.stays = true
-		l.mu.Unlock()
+		defer l.mu.Unlock()
+		if l.closed { // and so was not kept: nobody may work under it
+			return nil, ErrClosed
+		}
+		l.stays = true // it is its user's from here on
 	}
 	return l, nil
 }

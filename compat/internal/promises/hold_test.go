@@ -3,6 +3,7 @@ package promises_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -306,6 +307,48 @@ func TestHoldOfASuccessor(t *testing.T) {
 					}
 					if wrong := refusedUntil(w, rival, taken.Add(keptFor), taken.Add(2*keptFor+2*long)); wrong != "" {
 						w.Error(wrong)
+					}
+				})
+			})
+		})
+	}
+}
+
+// A Close that comes before the user has the lock may remove it. The user then gets ErrClosed, and no lock that is not kept.
+func TestHoldAndClose(t *testing.T) {
+	ways := map[string]func(*world, *compat.Locker, *compat.Lock) (*compat.Lock, error){
+		"Lock": func(w *world, k *compat.Locker, _ *compat.Lock) (*compat.Lock, error) {
+			return k.Lock(background, w.kind.key, long)
+		},
+		"TryLock": func(w *world, k *compat.Locker, _ *compat.Lock) (*compat.Lock, error) {
+			return k.TryLock(background, w.kind.key, long)
+		},
+		"AdoptHandle": func(_ *world, k *compat.Locker, l *compat.Lock) (*compat.Lock, error) {
+			return k.AdoptHandle(background, l.Handle(), long)
+		},
+	}
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
+			eachKind(t, singles(false), func(t *testing.T, k kind) {
+				inWorld(t, k, func(w *world) {
+					var holder *compat.Locker
+					var closes sync.WaitGroup
+					holder, _ = w.client(compat.Options{Hold: keptFor, Observer: func(e compat.Event) {
+						if e.Kind == compat.EventAcquired {
+							closes.Go(func() { holder.Close(background) }) //nolint:errcheck // the outcome is seen on the key
+							pass(time.Second)
+						}
+					}})
+					rival, _ := w.client(compat.Options{NoRenew: true})
+					var before *compat.Lock
+					if name == "AdoptHandle" {
+						before = w.try(rival, long)
+					}
+					l, err := way(w, holder, before)
+					closes.Wait()
+					_, free := rival.TryLock(background, w.kind.key, long)
+					if (l != nil) != errors.Is(free, compat.ErrHeld) || l == nil && !errors.Is(err, compat.ErrClosed) {
+						w.Errorf("the lock: %v, %v; a rival: %v", l != nil, err, free)
 					}
 				})
 			})

@@ -326,11 +326,16 @@ func TestContextEndsBeforeItsRelease(t *testing.T) {
 // A release in the lock's own context, which it ends, has the time of any other all the same, and not
 // that of one whose context had ended before.
 func TestReleaseInItsOwnContext(t *testing.T) {
+	own := func(l *compat.Lock) context.Context { return l.Context() }
+	joined := func(l *compat.Lock) context.Context { ctx, _ := l.With(background); return ctx } // ends with the lock
 	for _, test := range []struct {
+		in          func(*compat.Lock) context.Context
 		limit, dial time.Duration
 		released    bool
 	}{
-		{time.Hour, time.Second, true}, {2 * time.Second, time.Second, true}, {2 * time.Second, 3 * time.Second, false},
+		{own, time.Hour, time.Second, true}, {joined, time.Hour, time.Second, true},
+		{own, 2 * time.Second, time.Second, true}, {joined, 2 * time.Second, time.Second, true},
+		{own, 2 * time.Second, 3 * time.Second, false}, {joined, 2 * time.Second, 3 * time.Second, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var dial time.Duration
@@ -349,7 +354,7 @@ func TestReleaseInItsOwnContext(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(l.Context(), test.limit)
+			ctx, cancel := context.WithTimeout(test.in(l), test.limit)
 			defer cancel()
 			dial = test.dial
 			if err := l.Release(ctx); (err == nil) != test.released {

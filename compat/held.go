@@ -281,7 +281,8 @@ func (l *held) release(ctx context.Context) error {
 	if l.on(lease.Event{Kind: lease.Release, At: start}, Grant{}) == lease.Over {
 		return l.over()
 	}
-	if !ended && ctx.Err() != nil { // it comes from the lock's own, which ends here
+	own := l.k.within(ctx, l.lease.Key)
+	if !ended && (ctx.Err() != nil || own != nil && own.h == l) { // it ends with the lock's own, which ends here
 		at, bounded := ctx.Deadline()
 		if ctx = context.WithoutCancel(ctx); bounded {
 			var done context.CancelFunc
@@ -291,15 +292,8 @@ func (l *held) release(ctx context.Context) error {
 	}
 	ctx, end := l.k.jobs.Operation(ctx)
 	defer end()
-	if !l.tryBegin() { // a renewal under way ends first: it must not follow the release (any/renewal-outlives-release)
-		l.mu.Lock()
-		if l.stop != nil {
-			l.stop()
-		}
-		l.mu.Unlock()
-		wait, done := l.k.orCleanup(ctx)
-		err := l.begin(wait)
-		if done(); err != nil {
+	if !l.tryBegin() {
+		if err := l.interrupt(ctx); err != nil {
 			return l.lost(err)
 		}
 		start = l.k.now()
@@ -336,6 +330,18 @@ func (l *held) release(ctx context.Context) error {
 	}()
 	l.k.see(Event{Context: caller, Kind: EventReleased, Key: l.lease.Key, Lease: l.current().Lease, Took: start.Sub(l.place.Since), Err: err}, nil)
 	return err
+}
+
+// interrupt ends the step under way, and begins. A renewal must not follow the release (any/renewal-outlives-release).
+func (l *held) interrupt(ctx context.Context) error {
+	l.mu.Lock()
+	if l.stop != nil {
+		l.stop()
+	}
+	l.mu.Unlock()
+	wait, done := l.k.orCleanup(ctx)
+	defer done()
+	return l.begin(wait)
 }
 
 // stay ends the lock here before Options.Hold has passed. The lease goes on to its end, and nobody in this process

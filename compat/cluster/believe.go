@@ -65,10 +65,10 @@ func (s *Source) vouched(ctx context.Context, addr string) bool {
 		soon, done := context.WithTimeout(ctx, time.Second)
 		m, err := s.slotMap(soon, other)
 		done()
-		if err == nil && slices.Contains(m.masters, addr) {
+		switch named := err == nil && slices.Contains(m.masters, addr); {
+		case named && m.has(other):
 			return true
-		}
-		if err == nil {
+		case err == nil && !named:
 			denied++
 		}
 	}
@@ -99,7 +99,7 @@ func (s *Source) counts(addr string, asked time.Time) bool {
 }
 
 // names notes the masters in an answer of the server at from to a question of that moment. What it says of itself
-// proves nothing.
+// proves nothing. Nor does what a server says that was asked by another name than the cluster's own (see slotMap.has).
 func (s *Source) names(from string, asked time.Time, masters ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

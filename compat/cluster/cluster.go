@@ -34,7 +34,8 @@
 // A master that was stopped and goes on may answer requests from before it was replaced, or the next
 // ones, until it hears of it. So a reply counts only if another server's map has named its master within the
 // last second, or a reply of that master that counted was asked for since; else another server is asked first
-// (any/failover). A cluster with a single master has no failover, and is not asked.
+// (any/failover). A server that was given to New by another name than the cluster's for it may be that master: its map
+// does not count here. A cluster with a single master has no failover, and is not asked.
 //
 // If a master can't be reached or does not answer, other servers are asked for the map until they
 // name another master in its place. Dropped packets are noticed within 5 s, or by the end of the

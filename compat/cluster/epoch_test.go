@@ -166,8 +166,9 @@ func keyOf(cmd []any) string {
 	return fmt.Sprint(cmd[at])
 }
 
-// dial connects to the server at addr.
+// dial connects to the server at addr, which has a name too: a:1 is a.example:1.
 func (s *shards) dial(addr string) redis.Conn {
+	addr = strings.Replace(addr, ".example", "", 1)
 	to := s.servers[addr].Dial()
 	return faulty.Carried(func(_ context.Context, write [][]any) (replies []any, err error) {
 		if write[0][0] == "CLUSTER" {

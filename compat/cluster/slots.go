@@ -44,6 +44,12 @@ func (m *slotMap) owner(slot int) string {
 
 func (m *slotMap) set(slot int, addr string) { m.of[slot] = uint16(m.index(addr) + 1) }
 
+// has reports whether addr is how the cluster calls one of its servers. By any other name, a host's for example, a
+// server may be any of them.
+func (m *slotMap) has(addr string) bool {
+	return slices.Contains(m.masters, addr) || slices.Contains(m.replicas, addr)
+}
+
 func (m *slotMap) index(addr string) int {
 	i := slices.Index(m.masters, addr)
 	if i < 0 {
@@ -112,7 +118,9 @@ func (s *Source) slotMap(ctx context.Context, addr string) (*slotMap, error) {
 	if len(m.masters) == 0 {
 		return nil, errEmpty
 	}
-	s.names(addr, asked, m.masters...)
+	if m.has(addr) {
+		s.names(addr, asked, m.masters...)
+	}
 	return m, nil
 }
 

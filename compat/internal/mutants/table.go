@@ -624,6 +624,8 @@ var table = []mutant{
 	row("a reply of a master that was replaced counts", "cluster.Source.counts",
 		always("time.Since(s.named[addr]) < trust"), still),
 	row("a master's own map says that it is one", "cluster.Source.names", always("addr != from"), still),
+	row("a master's own map counts if it was asked by another name", "cluster.Source.slotMap", always("m.has(addr)"), still),
+	row("a master is asked by another name whether it is one", "cluster.Source.vouched", swap("m.has(other)", "true"), still),
 	row("a master is asked itself whether it is one", "cluster.Source.vouched", never("other == addr"), still),
 	row("a set or a quorum forgets what may still reach a part that was extended", "compat.resolver.answer",
 		never("#3/3 next.Rotate"), delayed),

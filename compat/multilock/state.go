@@ -1,13 +1,14 @@
 package multilock
 
 import (
+	"slices"
 	"time"
 
 	"github.com/setnxlock/setnxlock/compat/protocol"
 )
 
 // stateOfSet returns the state of the key that keeps others out longest. Its holders are all values found, each with
-// the end of the first of its keys.
+// the end of the first of its keys. It is open if no key keeps an attempt from all of them.
 func stateOfSet(key string, keys []protocol.State) protocol.State {
 	var all []protocol.Holder
 	for _, s := range keys {
@@ -21,6 +22,7 @@ func stateOfSet(key string, keys []protocol.State) protocol.State {
 	}
 	st := longest(keys)
 	st.Key, st.Holders = key, all
+	st.Open = st.Open && !slices.ContainsFunc(keys, func(s protocol.State) bool { return rank[s.Status] >= rank[protocol.StatusHeld] && !s.Open })
 	return st
 }
 

@@ -150,6 +150,26 @@ func TestReadersShareSets(t *testing.T) {
 	}
 }
 
+// A set is open to a reader if all of its keys are, whichever of them ends last.
+func TestASetIsOpenIfAllKeysAre(t *testing.T) {
+	s := oldredis.Run(t, "2.4")
+	k := compat.NewLocker(multilock.New(compat.Pooled(s), rwlock.Read{}), compat.Options{NoRenew: true})
+	read, write := compat.New(s, rwlock.Read{}, compat.Options{NoRenew: true}), compat.New(s, rwlock.Write{}, compat.Options{NoRenew: true})
+	set := multilock.Join("a", "b")
+	must.Get(read.TryLock(background, "a", ttl))(t)
+	for _, written := range []time.Duration{0, ttl / 2, 2 * ttl} {
+		release := func() error { return nil }
+		if written > 0 {
+			lock := must.Get(write.TryLock(background, "b", written))(t)
+			release = func() error { return lock.Release(background) }
+		}
+		if st, err := k.Inspect(background, set); err != nil || st.Status != compat.StatusHeld || st.Open != (written == 0) {
+			t.Errorf("a reader, and a writer for %v: %+v, %v", written, st, err)
+		}
+		must.Do(t, release())
+	}
+}
+
 // A set is handed off with a new value on every key, or not at all: the handle of the holder before,
 // late, would release the key that kept its own. Two keys of one set get the same whole second as
 // before when it begins between them.

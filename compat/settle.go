@@ -47,11 +47,12 @@ func (s *resolver) settle(ctx context.Context, h *unattached, ttl time.Duration,
 	}
 	var st State
 	var err error
-	onPanic(func() { st, err = s.inspect(ctx, l.Key, ttl) }, func() { s.undo(ctx, h, nil) }) //nolint:errcheck // a panic is on its way
+	once := context.WithValue(ctx, ofWaiter{}, "") // to a waiter a key is open, too, where it must only renew its ticket
+	onPanic(func() { st, err = s.inspect(once, l.Key, ttl) }, func() { s.undo(ctx, h, nil) }) //nolint:errcheck // a panic is on its way
 	switch {
 	case err != nil:
 		return s.undo(ctx, h, why)
-	case !st.Holds(l.Value) && st.Status != StatusFree && st.Status != StatusDead:
+	case !st.Holds(l.Value) && !st.Open && st.Status != StatusFree && st.Status != StatusDead:
 		return &HeldError{Key: l.Key, Value: st.Value, Until: st.Until, Foreign: st.Status == StatusForeign, Persistent: st.Status == StatusPersistent}
 	case !st.Holds(l.Value):
 		return fmt.Errorf("setnxlock: not obtained, %q is free: %w", l.Key, why)

@@ -271,6 +271,8 @@ var table = []mutant{
 	// One step carried to an outcome.
 	row("an attempt that is found on the key is not extended", "compat.resolver.settle",
 		swap("_, err := s.extend(ctx, h, extension{ttl: ttl, redraw: true})", "err := error(nil)")),
+	row("after a lost reply those who share are in the way", "compat.resolver.settle", swap("!st.Open", "true"),
+		promises("ABrokenConnection")),
 	row("a value that two clients can write proves whose it is", "compat.resolver.settle",
 		never("l.Ambiguous"), settling, batches, promised, getset),
 	row("an undo that failed is silent", "compat.resolver.undo",

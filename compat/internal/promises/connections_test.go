@@ -16,6 +16,8 @@ import (
 	"github.com/setnxlock/setnxlock/compat/internal/faulty"
 	"github.com/setnxlock/setnxlock/compat/multilock"
 	"github.com/setnxlock/setnxlock/compat/protocol"
+	"github.com/setnxlock/setnxlock/compat/rwlock"
+	"github.com/setnxlock/setnxlock/compat/semaphore"
 	"github.com/setnxlock/setnxlock/compat/setlock"
 	"github.com/setnxlock/setnxlock/getsetlock"
 	"github.com/setnxlock/setnxlock/txlock"
@@ -64,6 +66,37 @@ func onePool() []kind {
 		}
 	}
 	return withShared(kinds)
+}
+
+// The other holders of a lock that is shared don't keep a client out whose connection breaks in the middle of an attempt.
+// What it then reads is no refusal.
+func TestABrokenConnectionIsNoRefusalByThoseWhoShare(t *testing.T) {
+	read := rwlock.Read{}
+	eachKind(t, []kind{
+		one("rwlock.Read", "2.4", read),
+		one("semaphore of 3", "2.2", semaphore.Lock{Options: semaphore.Options{N: 3}}),
+		several("multilock.New(rwlock.Read)", "2.4", read),
+		quorum("redlock(rwlock.Read)", true, []string{"2.4", "2.4", "2.4"}, read, read, read),
+		quorum("redlock(rwlock.Read), one server", true, []string{"2.4"}, read),
+	}, func(t *testing.T, k kind) {
+		for _, loss := range []faulty.Loss{faulty.LostRequest, faulty.LostReply} {
+			for n, sent := 1, 1; n <= sent; n++ {
+				inWorld(t, k, func(w *world) {
+					another, _ := w.client(compat.Options{NoRenew: true})
+					w.try(another, medium)
+					locker, network := w.client(compat.Options{NoRenew: true})
+					if err := w.try(locker, medium).Release(background); err != nil {
+						t.Fatal(err)
+					}
+					network.Expect(faulty.Fate{Loss: loss}.At(n))
+					if _, err := locker.TryLock(background, k.key, medium); err != nil {
+						t.Errorf("%v, message %d: %v", loss, n, err)
+					}
+					sent = network.Count()
+				})
+			}
+		}
+	})
 }
 
 // Connections may die without a word while they are idle, all at once: a firewall has forgotten them. A lock that is

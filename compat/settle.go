@@ -55,7 +55,7 @@ func (s *resolver) settle(ctx context.Context, h *unattached, ttl time.Duration,
 	case !st.Holds(l.Value) && !st.Open && st.Status != StatusFree && st.Status != StatusDead:
 		return &HeldError{Key: l.Key, Value: st.Value, Until: st.Until, Foreign: st.Status == StatusForeign, Persistent: st.Status == StatusPersistent}
 	case !st.Holds(l.Value):
-		return fmt.Errorf("setnxlock: not obtained, %q is free: %w", l.Key, why)
+		return fmt.Errorf("setnxlock: not obtained, %q can be taken: %w", l.Key, why)
 	}
 	if _, err := s.extend(ctx, h, extension{ttl: ttl, redraw: true}); err != nil {
 		return s.undo(ctx, h, oneline.Join(why, err))

@@ -139,8 +139,12 @@ func (l *held) on(e lease.Event, le Grant) lease.Verdict {
 		l.endContext() // before the key goes, and may be another's
 	}
 	l.mu.Unlock()
-	if was == lease.None && now == lease.Lost && (e.Kind <= lease.Release || e.Kind > lease.ReleaseNotSent) {
+	switch {
+	case was != lease.None || now == lease.None:
+	case now == lease.Lost && (e.Kind <= lease.Release || e.Kind > lease.ReleaseNotSent):
 		l.wasLost()
+	case e.Kind == lease.Tick: // its release takes longer than the lease
+		l.k.queues.Gone(&l.place)
 	}
 	return v
 }
@@ -308,14 +312,12 @@ func (l *held) release(ctx context.Context) error {
 	next := l.k.queues.Successor(&l.place, passable, ttl, start)
 	if next != nil {
 		le := l.current()
-		p := l.pass(ttl, start)
-		if p == nil {
-			next.Grant(queue.Grant[unattached]{})
-			return l.over()
+		if p := l.pass(ttl, start); p != nil {
+			defer next.Grant(queue.Grant[unattached]{Passed: p}) // that it is over here comes before it begins there
+			l.k.see(Event{Context: caller, Kind: EventReleased, Key: l.lease.Key, Lease: le.Lease, Took: start.Sub(l.place.Since)}, nil)
+			return nil
 		}
-		defer next.Grant(queue.Grant[unattached]{Passed: p}) // that it is over here comes before it begins there
-		l.k.see(Event{Context: caller, Kind: EventReleased, Key: l.lease.Key, Lease: le.Lease, Took: start.Sub(l.place.Since)}, nil)
-		return nil
+		next.Grant(queue.Grant[unattached]{}) // its end came in between
 	}
 	err := l.k.release(ctx, l)
 	defer func() {

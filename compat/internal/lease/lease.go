@@ -266,7 +266,9 @@ func (s *State) otherValue() bool {
 
 // expire ends a lock after its time has run out. The key may still exist, for a release.
 func (s *State) expire() Verdict {
-	s.open = true
+	if s.open = true; s.leaving { // the release under way may have come in time
+		return s.end(Released)
+	}
 	return s.end(Lost)
 }
 

@@ -119,3 +119,37 @@ func TestWhoHeldItMeanwhile(t *testing.T) {
 		})
 	})
 }
+
+// A release that begins in time and finds the lock ours is no loss, however long it takes: the work was over before.
+func TestASlowReleaseIsNoLoss(t *testing.T) {
+	eachKind(t, all(true), func(t *testing.T, k kind) {
+		inWorld(t, k, func(w *world) {
+			lost := 0
+			locker, net := w.client(compat.Options{NoRenew: true, Observer: func(e compat.Event) {
+				if e.Kind == compat.EventLost {
+					lost++
+				}
+			}})
+			next := make(chan error, 1)
+			err := locker.Do(background, k.key, short, func(ctx context.Context) error {
+				go func() {
+					l, err := locker.Lock(w.within(time.Hour), k.key, long)
+					if err == nil {
+						err = l.Release(background)
+					}
+					next <- err
+				}()
+				pass(time.Until(compat.FromContext(ctx).Until()) - 105*time.Millisecond)
+				net.Expect(faulty.Fate{After: 10 * time.Millisecond}.Always()) // the lock's context would end sooner
+				return context.Cause(ctx)
+			})
+			if err != nil || lost > 0 {
+				w.Errorf("Do: %v; told as lost: %d times", err, lost)
+			}
+			net.Clear()
+			if err := <-next; err != nil {
+				w.Errorf("who waits here: %v", err)
+			}
+		})
+	})
+}

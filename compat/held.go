@@ -169,10 +169,7 @@ func (l *held) endContext() {
 // could take the key again.
 func (l *held) wasLost() {
 	defer l.k.queues.Gone(&l.place)
-	le := l.current()
-	if !l.bound || l.parent.Err() == nil {
-		l.k.see(Event{Context: l.unasked(), Kind: EventLost, Key: l.lease.Key, Lease: le.Lease, Took: l.k.elapsed(l.place.Since), Err: l.over()}, nil)
-	}
+	l.k.see(Event{Context: l.unasked(), Kind: EventLost, Key: l.lease.Key, Lease: l.current().Lease, Took: l.k.elapsed(l.place.Since), Err: l.over()}, nil)
 }
 
 // unasked returns the context for events without a call. It returns nil without an Observer.

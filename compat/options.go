@@ -17,9 +17,9 @@ type Options struct {
 	Prefix string
 
 	// NoRenew gives every lock a fixed lease, which ends after its ttl. Default: what Lock, TryLock, Do and Adopt return is
-	// renewed when a third of its ttl has passed, until Release, Handoff, Detach, Close, a loss, or the end of the context
-	// of Do. The ttl is then how long a dead process keeps others out; a holder that hangs keeps them out until it ends. A
-	// lock that can't be extended is held for its ttl.
+	// renewed when a third of its ttl has passed, until Release, Handoff, Detach, Close, a loss, or the end of Do, also
+	// while Do's function works on after its context has ended. The ttl is then how long a dead process keeps others out;
+	// a holder that hangs keeps them out until it ends. A lock that can't be extended is held for its ttl.
 	NoRenew bool
 
 	// Hold keeps every lock from others for at least that long after it was taken, for work that must be done once in

@@ -153,3 +153,32 @@ func TestASlowReleaseIsNoLoss(t *testing.T) {
 		})
 	})
 }
+
+// A function of Do that works on after its caller has gone keeps the lock, and a loss is told all the same.
+func TestDoIsWatchedToItsEnd(t *testing.T) {
+	eachKind(t, all(false), func(t *testing.T, k kind) {
+		inWorld(t, k, func(w *world) {
+			lost := 0
+			locker, _ := w.client(compat.Options{Observer: func(e compat.Event) {
+				if e.Kind == compat.EventLost {
+					lost++
+				}
+			}})
+			caller, cancel := context.WithCancel(background)
+			err := locker.Do(caller, k.key, short, func(ctx context.Context) error {
+				l := compat.FromContext(ctx)
+				cancel()
+				pass(3 * short)
+				if !time.Now().Before(l.Until()) || lost > 0 {
+					w.Error("it was not renewed")
+				}
+				flush(w)
+				pass(short)
+				return nil
+			})
+			if !errors.Is(err, compat.ErrLost) || lost != 1 {
+				w.Errorf("Do: %v; told as lost: %d times", err, lost)
+			}
+		})
+	})
+}

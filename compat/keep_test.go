@@ -228,3 +228,24 @@ func TestForsakenLockEnds(t *testing.T) {
 		})
 	}
 }
+
+// A lock of many years is not told to linger after its first renewal.
+func TestALongLockDoesNotLinger(t *testing.T) {
+	w := newWorld(t, "2.4")
+	const year = 365 * 24 * time.Hour
+	seen := make(chan compat.Kind, 9)
+	k := compat.NewOn(w.source(), txlock.Renamed{}, compat.Options{Clock: w.clock, Observer: func(e compat.Event) {
+		if e.Kind != compat.EventAttempt && e.Kind != compat.EventAcquired {
+			seen <- e.Kind
+		}
+	}})
+	l := must.Get(k.TryLock(background, "k", 10*year))(t)
+	w.clock.Add(4 * year)
+	if kind := <-seen; kind != compat.EventExtended {
+		t.Fatal(kind)
+	}
+	must.Do(t, l.Release(background)) // waits for the renewal
+	if kind := <-seen; kind != compat.EventReleased {
+		t.Error(kind)
+	}
+}

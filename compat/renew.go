@@ -131,7 +131,7 @@ func (l *held) renewed(err error, start time.Time) {
 	switch {
 	case err == nil:
 		l.k.see(Event{Context: l.unasked(), Kind: EventExtended, Key: l.lease.Key, Lease: l.current().Lease, Took: l.k.elapsed(start)}, nil)
-		if !l.long && start.Sub(l.place.Since) >= lingers*l.ttl() {
+		if !l.long && start.Sub(l.place.Since)/lingers >= l.ttl() {
 			l.long = true
 			l.k.see(Event{Context: l.unasked(), Kind: EventLingers, Key: l.lease.Key, Lease: l.current().Lease, Took: start.Sub(l.place.Since)}, nil)
 		}

@@ -293,13 +293,17 @@ func (l *held) release(ctx context.Context) error {
 	}
 	ctx, end := l.k.jobs.Operation(ctx)
 	defer end()
-	if !l.tryBegin() {
+	waits := !l.tryBegin()
+	if waits {
 		if err := l.interrupt(ctx); err != nil {
 			return l.lost(err)
 		}
 		start = l.k.now()
 	}
 	defer l.end()
+	if waits && l.on(lease.Event{Kind: lease.Release, At: start}, Grant{}) == lease.Over { // by the step that was under way
+		return l.over()
+	}
 	if l.is(func(*lease.State) bool { return l.stays && start.Before(l.place.Since.Add(l.k.o.Hold)) }) {
 		return l.stay(ctx, caller, start)
 	}

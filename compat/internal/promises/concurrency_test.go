@@ -718,3 +718,39 @@ func TestPins(t *testing.T) {
 		})
 	}
 }
+
+// Of releases at once each lock sees one. The others send nothing, and an Observer hears of one.
+func TestReleasesAtOnce(t *testing.T) {
+	eachKind(t, all(false), func(t *testing.T, k kind) {
+		for _, hold := range []time.Duration{0, keptFor} {
+			inWorld(t, k, func(w *world) {
+				told := 0
+				locker, net := w.client(compat.Options{Hold: hold, Observer: func(e compat.Event) {
+					if e.Kind == compat.EventReleased {
+						told++
+					}
+				}})
+				l, alone := w.tryKey(locker, k.another(1)), w.tryKey(locker, k.another(2))
+				sent := func(f func()) int { n := net.Count(); f(); return net.Count() - n }
+				release := func(l *compat.Lock, want error) {
+					if err := l.Release(background); !errors.Is(err, want) {
+						w.Errorf("Release: %v, want %v", err, want)
+					}
+				}
+				net.Expect(faulty.Fate{Before: 50 * time.Millisecond}.Always())
+				one := sent(func() { release(alone, nil) })
+				three := sent(func() {
+					var all sync.WaitGroup
+					for _, want := range []error{nil, compat.ErrReleased, compat.ErrReleased} {
+						all.Go(func() { release(l, want) })
+						pass(time.Millisecond)
+					}
+					all.Wait()
+				})
+				if told != 2 || three > one {
+					w.Errorf("Hold %v: %d releases were told, want 2; one sent %d commands, three at once %d: %v", hold, told, one, three, net.Names())
+				}
+			})
+		}
+	})
+}

@@ -47,7 +47,8 @@ func (s *resolver) settle(ctx context.Context, h *unattached, ttl time.Duration,
 	}
 	var st State
 	var err error
-	once := context.WithValue(ctx, ofWaiter{}, "") // to a waiter a key is open, too, where it must only renew its ticket
+	// To a waiter a key is open, too, where it must only renew its ticket.
+	once := context.WithValue(ctx, ofWaiter{}, "")
 	onPanic(func() { st, err = s.inspect(once, l.Key, ttl) }, func() { s.undo(ctx, h, nil) }) //nolint:errcheck // a panic is on its way
 	switch {
 	case err != nil:

@@ -107,10 +107,12 @@ func outcomes(t *testing.T, seed uint64) {
 
 // doWithin runs a command with one of the four limits that a caller can have.
 func doWithin(step *Step, how int, within time.Duration, key string) (any, error) {
-	ctx, stop := context.Background(), func() {}
-	switch how {
-	case 0:
+	if how == 0 {
 		return step.DoWithTimeout(within, "EVAL", key)
+	}
+	ctx := context.Background()
+	var stop func()
+	switch how {
 	case 1:
 		ctx, stop = context.WithCancel(ctx)
 		time.AfterFunc(within, stop)

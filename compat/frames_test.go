@@ -81,9 +81,8 @@ func (s *stacks) between(t *testing.T, method string) (ours []string) {
 // Some are longer. The getset locks share what they make of an old timestamp, in two functions of their own. A release under WATCH, over a connection that has not watched the key since the lock was taken, has
 // two round trips: the loop over aborted EXECs, and what is made of an answer, stand between the change and the second.
 // Over a shared connection the connection itself is this module's: the six functions of package mux choose it, put the
-// message behind the others, and write for all whose message has come meanwhile. They take the place of the one that
-// catches redigo's panics. A crowd's releases under WATCH, which are written for their callers by another goroutine
-// (batcher.go), are not counted here.
+// message behind the others, and write it if it is alone. They take the place of the one that catches redigo's panics.
+// Another goroutine writes a crowd's messages, and a crowd's releases under WATCH (batcher.go): they are not counted.
 func TestFrames(t *testing.T) {
 	for _, c := range []struct {
 		name          string

@@ -47,9 +47,9 @@ func (s *resolver) settle(ctx context.Context, h *unattached, ttl time.Duration,
 	}
 	var st State
 	var err error
-	// To a waiter a key is open, too, where it must only renew its ticket.
-	once := context.WithValue(ctx, ofWaiter{}, "")
-	onPanic(func() { st, err = s.inspect(once, l.Key, ttl) }, func() { s.undo(ctx, h, nil) }) //nolint:errcheck // a panic is on its way
+	// In a look for a waiter, Open can also mean that its ticket wants renewing.
+	attempt := context.WithValue(ctx, ofWaiter{}, "")
+	onPanic(func() { st, err = s.inspect(attempt, l.Key, ttl) }, func() { s.undo(ctx, h, nil) }) //nolint:errcheck // a panic is on its way
 	switch {
 	case err != nil:
 		return s.undo(ctx, h, why)

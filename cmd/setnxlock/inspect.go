@@ -316,7 +316,7 @@ func (a *app) seesAll(ctx context.Context, p *deployment, t *target) error {
 		}
 		refused, _ := replies[0].(redis.Error)
 		readers := !seesReaders && errors.Is(protocol.Foreign(key, refused), compat.ErrForeign)
-		_, some := replies[2].([]byte) // who may not GET it learns nothing of it
+		_, some := replies[2].([]byte) // not the refusal of a user who may not GET it
 		limited := some && a.holders == 0
 		if !readers && replies[1] != "hash" && replies[1] != "zset" && !limited {
 			continue

@@ -99,7 +99,7 @@ func (s *Source) counts(addr string, asked time.Time) bool {
 }
 
 // names notes the masters in an answer of the server at from to a question of that moment. What it says of itself
-// proves nothing. Nor does what a server says that was asked by another name than the cluster's own (see slotMap.has).
+// proves nothing.
 func (s *Source) names(from string, asked time.Time, masters ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -50,7 +50,7 @@ func newShards(t *testing.T) (*shards, *cluster.Source) {
 	return s, s.source(t)
 }
 
-// source is a client's that was told of these servers, of all if there are none.
+// source returns a client's Source. Without seeds the client knows all servers.
 func (s *shards) source(t *testing.T, seeds ...string) *cluster.Source {
 	if len(seeds) == 0 {
 		seeds = []string{"a:1", "b:1", "c:1"}

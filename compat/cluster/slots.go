@@ -118,7 +118,7 @@ func (s *Source) slotMap(ctx context.Context, addr string) (*slotMap, error) {
 	if len(m.masters) == 0 {
 		return nil, errEmpty
 	}
-	if m.has(addr) {
+	if m.has(addr) { // else it may be any of them, and speak of itself
 		s.names(addr, asked, m.masters...)
 	}
 	return m, nil

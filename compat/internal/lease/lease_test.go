@@ -346,7 +346,11 @@ func (w *world) check(when string) {
 	if w.s.Cause() == None { // the lock is scheduled: a Tick at its end must end it
 		later := w.s
 		later.unresolved = slices.Clone(w.s.unresolved)
-		if w.act(&later, Event{Kind: Tick, At: later.Until()}); later.Cause() != Lost && !(w.s.Leaving() && later.Cause() == Released) {
+		want := Lost
+		if w.s.Leaving() { // the release's own outcome says whether it was
+			want = Released
+		}
+		if w.act(&later, Event{Kind: Tick, At: later.Until()}); later.Cause() != want {
 			w.fail(when + ": neither scheduled nor ended")
 		}
 		if !w.s.Leaving() && w.s.Renews() && w.s.RenewAt().IsZero() && w.s.sent.Until.IsZero() {

@@ -15,14 +15,14 @@ import (
 	"strings"
 )
 
-// These name the environment variables with the number of the mutant to run, its index in the table + 1, and with the
-// file for the names of the functions that ran.
+// The environment variable numberVar has the number of the mutant to run: the index in the table + 1. ranVar has the
+// file for the names of called functions.
 const (
 	numberVar = "SETNXLOCK_MUTANT"
 	ranVar    = "SETNXLOCK_MUTANTS_RAN"
 )
 
-// choice is an extra file for each package with mutants: it reads the number, and notes each function once.
+// choice is an extra file for each package with mutants. The file reads the mutant's number, and notes called functions.
 const choice = `package %s
 
 import (

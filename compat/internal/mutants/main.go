@@ -59,7 +59,7 @@ type net struct {
 	args []string
 
 	first bool   // stop at the first failure
-	ran   string // the file for the functions that ran, if there shall be one
+	ran   string // the file for the names of called functions; "": none
 }
 
 func (n net) String() string {
@@ -188,7 +188,7 @@ const (
 	apart    = "apart"   // no test of the net calls the mutant's function
 )
 
-// noTests is how the testing package warns of a -run that matches nothing.
+// noTests is the testing package's warning about a -run without a match.
 const noTests = "no tests to run"
 
 // A cell of the matrix is the verdict of a net on a mutant.
@@ -198,7 +198,7 @@ type cell struct {
 	Verdict string
 	Saw     string `json:",omitempty"` // the last failure
 	Seconds float64
-	By      []string            `json:",omitempty"` // the tests that failed; for kill the first of them alone
+	By      []string            `json:",omitempty"` // the failed tests
 	Tests   map[string][]string `json:",omitempty"` // without a mutant: the tests of the net that call a function with mutants
 }
 

@@ -110,7 +110,7 @@ func (m *cells) fillColumn(ctx context.Context, b *builder, n column, open []int
 	clean := m.get("", n)
 	if clean.Tests == nil {
 		var err error
-		if clean, err = n.unbroken(ctx, b); err != nil {
+		if clean, err = n.calls(ctx, b); err != nil {
 			return err
 		}
 		if err := m.keep(clean); err != nil {
@@ -136,9 +136,9 @@ func (n net) only(tests ...string) net {
 	return n
 }
 
-// unbroken runs each test of the net by itself, without a mutant, and notes the functions that it calls: a mutant of
-// one that it does not call can't make it fail.
-func (n net) unbroken(ctx context.Context, b *builder) (cell, error) {
+// calls runs each test of the net alone, without a mutant, and notes the called functions. A mutant of another function
+// can't make the test fail.
+func (n net) calls(ctx context.Context, b *builder) (cell, error) {
 	out, err := exec.CommandContext(ctx, b.bins[n.dir], "-test.list", cmp.Or(n.run, ".")).Output()
 	if err != nil {
 		return cell{}, fmt.Errorf("%s: its tests: %w", n, err)

@@ -247,9 +247,6 @@ func (c *Conn) abandon(m *Message, why error) error {
 	c.waiting--
 	defer c.endIfIdle()
 	m.abandoned = true // the replies are thrown away
-	if c.alone == m {  // nothing else ends the write
-		c.failed(net.ErrClosed)
-	}
 	if i := slices.Index(c.pending, m); i >= 0 {
 		c.pending = slices.Delete(c.pending, i, i+1)
 		return unsent(why)
@@ -263,6 +260,9 @@ func (c *Conn) expire(m *Message, why error) {
 	if !m.abandoned && m.err == nil && m.replies == nil {
 		m.err = c.abandon(m, why)
 		m.done <- struct{}{}
+	}
+	if c.alone == m { // nothing else ends its caller's write
+		c.failed(net.ErrClosed)
 	}
 }
 
@@ -330,11 +330,11 @@ func (c *Conn) replies(m *Message) ([]any, error) {
 
 // stuck returns the refusal of an EXEC if it may have left the connection in MULTI, where the commands of other
 // messages would be queued: Redis 2.0 to 2.4 do so when their memory is full. The refusal answers its own message
-// only, so it is just text here: a message behind may have run with a later EXEC.
+// only, and so is no answer in this error: a message behind may have run with a later EXEC.
 func stuck(names []string, replies []any) error {
 	for i, name := range names {
 		if e, refused := replies[i].(redis.Error); refused && strings.EqualFold(name, "EXEC") && !answer.ExecAborted(e) {
-			return fmt.Errorf("setnxlock: the connection may still be in MULTI: EXEC of another message: %s", string(e))
+			return fmt.Errorf("setnxlock: another caller's EXEC was refused, and the connection may still be in MULTI: %s", string(e))
 		}
 	}
 	return nil

@@ -314,7 +314,7 @@ func TestHoldOfASuccessor(t *testing.T) {
 	}
 }
 
-// A Close that comes before the user has the lock may remove it. The user then gets ErrClosed, and no lock that is not kept.
+// A Close that comes before the user has the lock may remove it. The user then gets ErrClosed, and no lock.
 func TestHoldAndClose(t *testing.T) {
 	ways := map[string]func(*world, *compat.Locker, *compat.Lock) (*compat.Lock, error){
 		"Lock": func(w *world, k *compat.Locker, _ *compat.Lock) (*compat.Lock, error) {

@@ -42,7 +42,8 @@ type Verdict struct {
 	Lock    Lock     // what can release it, if it is not the lock of one string
 	Cut     bool     // a value is too long for a lock's: State has its beginning and its length
 
-	vague bool // any text is such a value, or every holder's is the same, or no client has such a one there
+	vague  bool // any text is such a value, or every holder's is the same, or no client has such a one there
+	unseen bool // Unseen was called
 }
 
 // Sure tells how sure it is that a value is a lock of certain clients.
@@ -390,11 +391,11 @@ var rank = map[protocol.Status]int{
 
 // Unseen notes that readers or slots may hold a missing key nevertheless: they stand beside it, and could not be read.
 func (v *Verdict) Unseen(why string) {
-	v.Wrong = append(v.Wrong, "whether others share it can't be seen: "+why)
+	v.unseen, v.Wrong = true, append(v.Wrong, "whether others share it can't be seen: "+why)
 }
 
 // IsUnseen reports a key that Unseen was called for.
-func (v Verdict) IsUnseen() bool { return v.Status == protocol.StatusFree && len(v.Wrong) > 0 }
+func (v Verdict) IsUnseen() bool { return v.unseen }
 
 // Refusal tells why a key was asked for in vain: the rest of a sentence that begins with its name.
 func (v Verdict) Refusal() string {
